@@ -1,5 +1,6 @@
-//! Flows under `nine` in a scenario keep what `docs/nine.md` says of real ones: other traffic has
-//! nearly what it has alone, the line is full meanwhile, and weights, caps and floors hold.
+//! Flows under `nine` in a scenario, downloads and uploads, keep what `docs/nine.md` says of real
+//! ones: other traffic has nearly what it has alone, the line is full meanwhile, and weights, caps
+//! and floors hold.
 
 #[path = "stubs/outcome.rs"]
 mod simulated;
@@ -222,7 +223,7 @@ fn options_of_nine_without_nine_are_mistakes_where_they_stand() {
         let read = Scenarios::read("s.toml", &text, &Registry::builtin(), &Folder::of(""));
         let said = read.expect_err(key).to_string();
         assert!(
-            said.contains("s.toml:7:") && said.contains("write `nine = true`, too"),
+            said.contains("s.toml:7:") && said.contains("write `nine = true`, or `nine = \"sender\"`, too"),
             "{said}"
         );
     }
@@ -252,4 +253,161 @@ fn an_upload_that_fills_its_buffer_does_not_stop_a_download_under_nine() {
             "{under_nine}: {rate:.2} of {plain:.2} Mbit/s"
         );
     }
+}
+
+/// These flows of a home behind its router, whose line has 10 Mbit/s and a buffer of 64 kB.
+fn at_a_home(seconds: usize, flows: &[String]) -> Outcome {
+    let text = format!(
+        r#"
+version = 1
+duration = "{seconds} s"
+bin = "100 ms"
+flow = [{}]
+link = [
+    {{ between = ["home", "router"], rate = "1 Gbit/s" }},
+    {{ between = ["other", "router"], rate = "1 Gbit/s" }},
+    {{ between = ["router", "provider"], rate = "10 Mbit/s", buffer = "64 kB" }},
+    {{ between = ["provider", "server"], rate = "1 Gbit/s", delay = "10 ms" }},
+]
+"#,
+        flows.join(", ")
+    );
+    simulated::outcome(&text)
+}
+
+fn upload(more: &str) -> String {
+    format!(r#"{{ between = ["home", "server"], kind = "tcp"{more} }}"#)
+}
+
+#[test]
+fn uploads_under_nine_share_by_weight_and_yield_to_a_third() {
+    for third in [
+        upload(", start = \"12 s\", stop = \"18 s\""),
+        r#"{ between = ["other", "server"], kind = "tcp", start = "12 s", stop = "18 s" }"#.to_owned(),
+    ] {
+        let flows = [
+            upload(", nine = \"sender\""),
+            upload(", nine = \"sender\", weight = 3"),
+            third,
+        ];
+        let outcome = at_a_home(24, &flows);
+        let part = |from, to| rates(&outcome, from, to).into_iter().map(|rate| rate / LINE);
+        let parts =
+            |from, to| <[f64; 3]>::try_from(part(from, to).collect::<Vec<f64>>()).expect("three flows");
+        for [one, three, _] in [parts(5, 12), parts(20, 24)] {
+            assert!((2.7..3.3).contains(&(three / one)), "{one} {three}");
+            assert!((0.94..1.001).contains(&(one + three)), "{one} {three}");
+        }
+        let [one, three, third] = parts(13, 18);
+        assert!((0.85..1.0).contains(&third), "{one} {three} {third}");
+        assert!((0.01..0.1).contains(&(one + three)), "{one} {three} {third}");
+    }
+}
+
+#[test]
+fn caps_and_stated_rates_hold_for_uploads() {
+    let capped = at_a_home(20, &[upload(", nine = \"sender\", cap = \"2 Mbit/s\"")]);
+    let capped = rates(&capped, 5, 20)[0];
+    assert!((1.8..2.0).contains(&capped), "{capped}");
+    let of = |stated: &str| {
+        let page = upload(", start = \"1 s\", stop = \"6 s\"");
+        let outcome = at_a_home(6, &[upload(&format!(", nine = \"sender\"{stated}")), page]);
+        outcome.flows[0].series.clone()
+    };
+    assert_ne!(
+        of(""),
+        of(", bottlenet = \"10 Mbit/s\""),
+        "the law knows it from the start"
+    );
+}
+
+/// Both are members of both laws. What the download has beside an upload under nine is left open:
+/// the law takes the upload's queue and losses for those of its own direction.
+#[test]
+fn a_download_and_an_upload_under_nine_each_yield_in_their_own_direction() {
+    let between = |from: &str, to: &str, more: &str| {
+        format!(r#"{{ between = ["{from}", "{to}"], kind = "tcp"{more} }}"#)
+    };
+    let page = |from, to, start: u32| {
+        let more = format!(r#", start = "{start} s", stop = "{} s""#, start + 5);
+        between(from, to, &more)
+    };
+    let flows = [
+        between("server", "home", ", nine = true"),
+        upload(", nine = \"sender\""),
+        page("server", "home", 10),
+        page("home", "server", 18),
+    ];
+    let outcome = at_a_home(26, &flows);
+    let of = |flow: usize, from, to| rates(&outcome, from, to)[flow] / LINE;
+    let (alone, beside_download) = (of(1, 5, 10), of(1, 11, 15));
+    assert!(alone > 0.85 && beside_download > 0.8, "{alone} {beside_download}");
+    let downloads = [of(0, 11, 15), of(2, 11, 15)];
+    assert!(downloads[0] < 0.15 && downloads[1] > 0.8, "{downloads:?}");
+    let uploads = [of(1, 19, 23), of(3, 19, 23)];
+    assert!(uploads[0] < 0.15 && uploads[1] > 0.8, "{uploads:?}");
+}
+
+fn refused(text: &str, lab: bool) -> String {
+    let (registry, folder) = (Registry::builtin(), Folder::of(""));
+    let read = match lab {
+        true => Scenarios::read_for_lab("s.toml", text, &registry, &folder),
+        false => Scenarios::read("s.toml", text, &registry, &folder),
+    };
+    read.expect_err("it is refused").to_string()
+}
+
+#[test]
+fn what_uploads_under_nine_cannot_do_is_refused_where_it_stands() {
+    let ring = |flow: &str| {
+        format!(
+            r#"version = 1
+duration = "9 s"
+link = [
+    {{ between = ["a", "b"], rate = "1 Mbit/s" }},
+    {{ between = ["b", "d"], rate = "1 Mbit/s" }},
+    {{ between = ["a", "c"], rate = "1 Mbit/s", cost = 2 }},
+    {{ between = ["c", "d"], rate = "1 Mbit/s" }},
+]
+{flow}
+"#
+        )
+    };
+    let flow = |nine: &str| format!(r#"flow = [{{ between = ["a", "d"], kind = "tcp", nine = {nine} }}]"#);
+    let said = refused(&ring(&flow("\"home\"")), false);
+    assert!(
+        said.contains("s.toml:9:") && said.contains("\"sender\" or false"),
+        "{said}"
+    );
+    let cut = r#"failure = [{ link = "a > b", from = "1 s", to = "5 s", reroute = "1 s" }]"#;
+    let said = refused(&ring(&format!("{}\n{cut}", flow("\"sender\""))), false);
+    assert!(
+        said.contains("s.toml:10:") && said.contains("another interface than that of its nine"),
+        "{said}"
+    );
+    let said = refused(&ring(&flow("\"sender\"")), true);
+    assert!(
+        said.contains("s.toml:9:") && said.contains("the lab has no `nine`") && said.contains("[[program]]"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_interface_has_a_stated_rate_for_each_direction() {
+    let flow = |between: &str, nine: &str, rate: &str| {
+        format!("{{ between = [{between}], kind = \"tcp\", nine = {nine}, bottlenet = \"{rate}\" }}")
+    };
+    let with = |second: String| {
+        let first = flow("\"a\", \"b\"", "\"sender\"", "1 Mbit/s");
+        format!(
+            "version = 1\nduration = \"1 s\"\nlink = [{{ between = [\"a\", \"b\"], rate = \"1 Mbit/s\" }}]\nflow = [\n{first},\n{second}]\n"
+        )
+    };
+    let said = refused(&with(flow("\"a\", \"b\"", "\"sender\"", "2 Mbit/s")), false);
+    assert!(
+        said.contains("s.toml:6:") && said.contains("another `bottlenet`"),
+        "{said}"
+    );
+    let other = with(flow("\"b\", \"a\"", "true", "2 Mbit/s"));
+    assert!(Scenarios::read("s.toml", &other, &Registry::builtin(), &Folder::of("")).is_ok());
 }

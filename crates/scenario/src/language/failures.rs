@@ -218,13 +218,16 @@ impl FailureContext<'_> {
                 continue;
             };
             moved = true;
-            let last = |path: &[usize]| path.last().copied();
-            if flow.source.nine().is_some() && last(&around) != usual.as_deref().and_then(last) {
+            let by_another = flow.source.nine().is_some_and(|nine| {
+                nine.link(&around) != usual.as_deref().and_then(|usual| nine.link(usual))
+            });
+            if by_another {
                 let message = format!(
-                    "flow `{}` would arrive by another interface than that of its nine",
+                    "flow `{}` would take another interface than that of its nine",
                     flow.name
                 );
-                problems.push(Problem::new(at, message).help("let the host before it have both ways"));
+                let help = "let the host next to that of its nine have both ways";
+                problems.push(Problem::new(at, message).help(help));
             }
             let narrow = around
                 .iter()

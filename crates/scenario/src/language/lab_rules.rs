@@ -33,8 +33,9 @@ const LEAVE: &str = "leave it out; `suimon sim` has it";
 const KERNEL: &str = "leave it out: in the lab the kernel's TCP decides";
 const ADDRESS: &str = "give the host this address: a section [host.NAME] with `address`";
 const SPANS: &str = "write a flow with `start` and `stop` for each span";
-const NINE: &str = "run both ends of the transfer as a [[program]] each: a server, and at the receiver \
-                    `command = [\"nine\", \"--\", \"curl\", …]`; an expectation of the link measures what it gets";
+const NINE: &str = "run both ends of the transfer as a [[program]] each: a server, and at the receiver, or at \
+                    the sender of an upload, `command = [\"nine\", \"--\", \"curl\", …]`; an expectation of the \
+                    link measures what it gets";
 const MEDIUM: &str = "leave it out: each link of the lab is a wire of its own; `suimon sim` has media";
 const ONE_EACH: &str = "write a flow for each copy, with a `destination_port` of its own";
 

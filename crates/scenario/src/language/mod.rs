@@ -682,9 +682,9 @@ fn read_flows(
         }
         None => Some(Bytes::new(65_535)),
     };
-    let last = |flow: &FlowConfig| {
+    let of_nine = |flow: &FlowConfig| {
         let path = path(hosts.len(), directions?, flow.between, &BTreeSet::new())?;
-        path.last().copied()
+        flow.source.nine()?.link(&path)
     };
     let mut flows: Vec<FlowConfig> = Vec::new();
     let mut before = 0;
@@ -709,11 +709,12 @@ fn read_flows(
             ));
         }
         let other = |other: &FlowConfig| {
-            last(other).is_some() && last(other) == last(&flow) && states_another_rate(other, &flow)
+            states_another_rate(other, &flow)
+                && of_nine(other).is_some_and(|link| of_nine(&flow) == Some(link))
         };
         if flows.iter().any(other) {
             let at = section.get("bottlenet").map_or(section.at, |pair| pair.value.at);
-            let message = "another `bottlenet` at the same interface: a line has one rate";
+            let message = "another `bottlenet` at the same interface: a line has one rate in a direction";
             reader.problems.push(Problem::new(at, message));
         }
         flows.push(flow);

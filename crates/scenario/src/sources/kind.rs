@@ -6,6 +6,7 @@ use control::sections::Section;
 use engine::random::Seed;
 use engine::settings::{Problem, Setting, Table, refuse_unknown};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use host::DataDirection;
 use sim::agent::Agent;
 use std::fmt;
 use std::sync::Arc;
@@ -77,7 +78,7 @@ pub trait FlowSource: fmt::Debug + Send + Sync {
         false
     }
 
-    /// How it yields, if its receiver runs it under `nine`.
+    /// How it yields, if one of its ends runs it under `nine`.
     fn nine(&self) -> Option<NineSettings> {
         None
     }
@@ -138,6 +139,8 @@ impl MeasuredDelays {
 /// What `nine` is told about a flow: its options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NineSettings {
+    /// Whether its receiver runs it, or its sender.
+    pub direction: DataDirection,
     /// Its share of what other traffic leaves.
     pub weight: u32,
     /// Its rate at most.
@@ -146,6 +149,17 @@ pub struct NineSettings {
     pub floor: Option<Bandwidth>,
     /// The rate of the line, as stated at its host.
     pub bottlenet: Option<Bandwidth>,
+}
+
+impl NineSettings {
+    /// Of the flow's path, the link at the host of its nine, in the direction of the data.
+    pub fn link(&self, path: &[usize]) -> Option<usize> {
+        let link = match self.direction {
+            DataDirection::Download => path.last(),
+            DataDirection::Upload => path.first(),
+        };
+        link.copied()
+    }
 }
 
 /// What sends a flow through real sockets.

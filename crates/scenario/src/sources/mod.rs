@@ -24,7 +24,8 @@ mod video;
 mod web;
 
 pub use kind::{
-    FlowContext, FlowSource, LabSource, MeasuredDelays, SettingGroup, SourceKind, SourceReader, Transport,
+    FlowContext, FlowSource, LabSource, MeasuredDelays, NineSettings, SettingGroup, SourceKind, SourceReader,
+    Transport,
 };
 
 use engine::settings::Setting;

@@ -6,7 +6,9 @@ use super::kind::{
     Transport,
 };
 use engine::settings;
+use engine::settings::{Raw, SettingValue, describe};
 use engine::units::{Bandwidth, Bytes, Duration};
+use host::DataDirection;
 use sim::agent::Agent;
 use sim::tcp;
 use sim::tcp::{ControlKind, OwnControl, Recovery, RtoRule};
@@ -72,19 +74,35 @@ settings! {
     pub struct TransferSettings {
         /// How much is sent before the connection is closed
         total: Bytes = derived "without end", "", "";
-        /// Whether its receiver runs it under `nine`, so that it yields to other traffic there
-        nine: bool = default "false", "", "a download yields only where it is asked to";
-        /// Under nine: its share of what other traffic leaves, relative to other such flows of the
-        /// host
+        /// Whether one of its ends runs it under `nine`, so that it yields to other traffic there:
+        /// true: its receiver, as a download; sender: its sender, as an upload
+        nine: UnderNine = default "false", "", "a transfer yields only where it is asked to";
+        /// Under nine: its share of what other traffic leaves, relative to the host's other flows
+        /// under nine in its direction
         weight: u32 = derived "1", "1 to 1000", "";
         /// Under nine: the greatest rate of all its copies together
         cap: Bandwidth = derived "none", "below two segments per round trip, connections take turns of half a second", "";
         /// Under nine: the rate up to which it need not yield
         floor: Bandwidth = derived "nothing", "too large: other traffic is delayed; none: it may almost stop", "";
         /// Under nine: the line's rate as stated by `bottlenet`, for all that arrives by this
-        /// interface of the host
+        /// interface of the host, or of an upload for all that leaves by it
         bottlenet: Bandwidth = derived "auto: estimated",
             "a wrong rate is overruled by what is measured, after a while", "";
+    }
+}
+
+/// Which end runs a flow under `nine`, if one does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnderNine(pub Option<DataDirection>);
+
+impl SettingValue for UnderNine {
+    const UNIT: &'static str = "true (its receiver), \"sender\" or false";
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        match raw {
+            Raw::Boolean(is) => Ok(Self(is.then_some(DataDirection::Download))),
+            Raw::Text(text) if text == "sender" => Ok(Self(Some(DataDirection::Upload))),
+            other => Err(format!("expected {}; found {}", Self::UNIT, describe(other))),
+        }
     }
 }
 
@@ -115,11 +133,11 @@ fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
 /// What `nine` is told, if it runs; its options mean nothing without it.
 fn read_nine(reader: &mut SourceReader<'_>, settings: &TransferSettings) -> Option<NineSettings> {
     for key in ["weight", "cap", "floor", "bottlenet"] {
-        let alone = !settings.nine && reader.section.get(key).is_some();
+        let alone = settings.nine.0.is_none() && reader.section.get(key).is_some();
         reader.refuse(
             key,
             alone,
-            &format!("`{key}` is an option of nine: write `nine = true`, too"),
+            &format!("`{key}` is an option of nine: write `nine = true`, or `nine = \"sender\"`, too"),
         );
     }
     let weight = settings.weight.unwrap_or(1);
@@ -133,7 +151,8 @@ fn read_nine(reader: &mut SourceReader<'_>, settings: &TransferSettings) -> Opti
         .zip(settings.cap)
         .is_some_and(|(floor, cap)| floor > cap);
     reader.refuse("floor", above, "the floor is above the cap");
-    settings.nine.then_some(NineSettings {
+    settings.nine.0.map(|direction| NineSettings {
+        direction,
         weight,
         cap: settings.cap,
         floor: settings.floor,
