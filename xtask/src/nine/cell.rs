@@ -1,23 +1,41 @@
 //! A cell of the matrix: a line and a sender, under each setting, beside the same without nine.
 
-use super::play::{Beside, Line, Low, Play, Received};
+use super::play::{Beside, Line, Low, Play, Received, Way};
 use std::fmt;
 
-/// The other download begins and ends at these seconds; the run ends at the last.
+/// The other transfer begins and ends at these seconds; the run ends at the last.
 const BEGINS: f64 = 10.0;
 const ENDS: f64 = 18.0;
 const OVER: f64 = 26.0;
-/// A lone download is judged from this second on: slow starts over long paths are over.
+/// A lone transfer is judged from this second on: slow starts over long paths are over.
 const SETTLED: f64 = 4.0;
 
-/// The settings of nine, by their names in the tables.
-pub const SETTINGS: [(&str, Option<f64>, Beside); 5] = [
+/// A setting of nine: its name in the tables, what is stated as part of the line's rate, and whose
+/// the other transfer is.
+pub type Setting = (&'static str, Option<f64>, Beside);
+
+/// The settings of downloads.
+const OF_DOWNLOADS: [Setting; 5] = [
     ("auto", None, Beside::SameHost),
     ("stated right", Some(1.0), Beside::SameHost),
     ("stated twice", Some(2.0), Beside::SameHost),
     ("stated half", Some(0.5), Beside::SameHost),
     ("auto, other host", None, Beside::OtherHost),
 ];
+
+/// The settings of uploads.
+const OF_UPLOADS: [Setting; 2] = [
+    ("auto", None, Beside::SameHost),
+    ("auto, other host", None, Beside::OtherHost),
+];
+
+/// The settings of what goes this way, in the sequence of the tables.
+pub fn settings(way: Way) -> &'static [Setting] {
+    match way {
+        Way::Download => &OF_DOWNLOADS,
+        Way::Upload => &OF_UPLOADS,
+    }
+}
 
 /// A line and a sender.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -27,7 +45,7 @@ pub struct Cell {
     buffer: &'static str,
 }
 
-/// What the two downloads have, as parts of what they have without nine.
+/// What the two transfers have, as parts of what they have without nine.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Figures {
     /// The lower one alone.
@@ -50,27 +68,32 @@ pub struct Figures {
 pub struct Row {
     /// Both without nine.
     pub plain: Figures,
-    /// With nine, in the sequence of [`SETTINGS`], and what misses its goal.
+    /// With nine, in the sequence of [`settings`], and what misses its goal.
     pub nine: Vec<(Figures, Vec<&'static str>)>,
 }
 
-/// All cells.
+/// All cells: downloads, then uploads.
 pub fn all() -> impl Iterator<Item = Cell> {
+    [Way::Download, Way::Upload].into_iter().flat_map(of_way)
+}
+
+fn of_way(way: Way) -> impl Iterator<Item = Cell> {
     let rates = [10.0, 100.0].into_iter();
-    rates.flat_map(|mbit| {
+    rates.flat_map(move |mbit| {
         [5.0, 20.0, 50.0, 100.0]
             .into_iter()
-            .flat_map(move |rtt_ms| of_path(mbit, rtt_ms))
+            .flat_map(move |rtt_ms| of_path(way, mbit, rtt_ms))
     })
 }
 
-fn of_path(mbit: f64, rtt_ms: f64) -> impl Iterator<Item = Cell> {
+fn of_path(way: Way, mbit: f64, rtt_ms: f64) -> impl Iterator<Item = Cell> {
     let buffers = [("1/4", 0.25), ("1", 1.0), ("8", 8.0)].into_iter();
     buffers.flat_map(move |(buffer, products)| {
         ["cubic", "reno", "bbr"].into_iter().map(move |control| {
             let bytes = (mbit * rtt_ms * 125.0 * products) as u64;
             Cell {
                 line: Line {
+                    way,
                     mbit,
                     rtt_ms,
                     buffer: bytes.max(LEAST_BUFFER),
@@ -91,12 +114,17 @@ const LEAST_BUFFER: u64 = 6_056;
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Line {
+            way,
             mbit,
             rtt_ms,
             control,
             ..
         } = self.line;
-        write!(f, "{mbit}Mbit/s {rtt_ms}ms {} {control}", self.buffer)
+        let way = match way {
+            Way::Download => "",
+            Way::Upload => "upload ",
+        };
+        write!(f, "{way}{mbit}Mbit/s {rtt_ms}ms {} {control}", self.buffer)
     }
 }
 
@@ -107,6 +135,11 @@ struct Seen {
 }
 
 impl Cell {
+    /// Which way its data go.
+    pub fn way(&self) -> Way {
+        self.line.way
+    }
+
     /// The time within which a newcomer has the line, and the lower one has it back, in seconds.
     fn within(&self) -> f64 {
         (self.line.rtt_ms / 100.0).max(1.0)
@@ -131,7 +164,7 @@ impl Cell {
         let without = self.play(Low::Plain, Beside::SameHost)?;
         let figures = |seen: &Seen| self.figures(seen, &without, &alone);
         let mut nine: Vec<(Figures, Vec<&'static str>)> = Vec::new();
-        for (_, stated, beside) in SETTINGS {
+        for &(_, stated, beside) in settings(self.way()) {
             let stated = stated.map(|ratio| ratio * self.line.mbit);
             let found = figures(&self.play(Low::Nine(stated), beside)?);
             let auto = nine.first().map_or(found, |(auto, _)| *auto);
@@ -162,7 +195,7 @@ impl Cell {
     }
 
     /// Whether this sender's own window carries less than 80 % of the line's rate when the lower
-    /// download should have it back. BBR's is two bandwidth-delay products of the rate that it
+    /// transfer should have it back. BBR's is two bandwidth-delay products of the rate that it
     /// knows.
     fn is_slow(&self, low: &Received) -> bool {
         let Line {

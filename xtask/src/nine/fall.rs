@@ -1,6 +1,6 @@
 //! A line that falls from 20 to 5 Mbit/s and rises again, as radio links do.
 
-use super::play::{Beside, Line, Low, Play, Received};
+use super::play::{Beside, Line, Low, Play, Received, Way};
 use std::fmt;
 
 /// The line has its lower rate between these seconds.
@@ -53,6 +53,7 @@ pub fn all() -> impl Iterator<Item = Fall> {
     paths.flat_map(|(rtt_ms, buffer)| {
         ["cubic", "reno", "bbr"].into_iter().map(move |control| {
             Fall(Line {
+                way: Way::Download,
                 mbit: 20.0,
                 rtt_ms,
                 buffer,

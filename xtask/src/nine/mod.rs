@@ -1,7 +1,8 @@
 //! `cargo xtask nine [--write] [WORD…]`: the law of `nine` in the simulator, over a matrix of
-//! lines, senders and settings; each cell judged beside what the same flows have without it. Words
-//! choose cells: those whose name has them all (`cubic 100ms`). With `--write` the page is made
-//! anew. Deterministic; not part of CI, since it takes minutes of processor time.
+//! lines, senders and settings, downloads and uploads; each cell judged beside what the same flows
+//! have without it. Words choose cells: those whose name has them all (`upload cubic 100ms`). With
+//! `--write` the page is made anew. Deterministic; not part of CI, since it takes minutes of
+//! processor time.
 
 mod cell;
 mod fall;

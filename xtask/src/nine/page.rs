@@ -2,6 +2,7 @@
 
 use super::cell::{self, Cell, Figures, Row};
 use super::fall::{self, Fall, Fell};
+use super::play::Way;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -63,28 +64,49 @@ pub fn fall_line(fall: &Fall, row: &[Fell]) -> String {
     format!("{:<26} {}", fall.to_string(), columns.join(" | "))
 }
 
+/// The ways, with what stands before their settings in the summary.
+const WAYS: [(Way, &str); 2] = [(Way::Download, ""), (Way::Upload, "uploads, ")];
+
+/// The cells of this way.
+fn of_way(cells: &[(Cell, Row)], way: Way) -> Vec<&(Cell, Row)> {
+    cells.iter().filter(|(cell, _)| cell.way() == way).collect()
+}
+
+/// How many of the cells reach all goals, with what is said of the others: with those that miss
+/// nothing but what is the sender's, and how many miss each goal.
+fn counts(cells: &[&(Cell, Row)], setting: usize) -> [usize; 7] {
+    let missed: Vec<&Vec<&str>> = cells.iter().map(|(_, row)| &row.nine[setting].1).collect();
+    let miss = |what: &str| missed.iter().filter(|missed| missed.contains(&what)).count();
+    let reach = missed.iter().filter(|missed| missed.is_empty()).count();
+    let is_senders = |(found, missed): &(Figures, Vec<&str>)| *missed == ["back"] && found.sender_is_slow;
+    let senders = cells
+        .iter()
+        .filter(|(_, row)| is_senders(&row.nine[setting]))
+        .count();
+    let [lone, newcomer, total, t80, back] = ["lone", "newcomer", "total", "t80", "back"].map(miss);
+    [reach, reach + senders, lone, newcomer, total, t80, back]
+}
+
 /// How many cells reach all goals, and what the others miss.
 pub fn summary(cells: &[(Cell, Row)], falls: &[(Fall, Vec<Fell>)]) -> String {
     let mut text = String::from(
         "| setting | cells | reach all goals | but for the sender | miss lone | newcomer | total | t80 | back |\n|---|---|---|---|---|---|---|---|---|\n",
     );
-    for (number, (name, ..)) in cell::SETTINGS.iter().enumerate().filter(|_| !cells.is_empty()) {
-        let missed: Vec<&Vec<&str>> = cells.iter().map(|(_, row)| &row.nine[number].1).collect();
-        let miss = |what: &str| missed.iter().filter(|missed| missed.contains(&what)).count();
-        let reach = missed.iter().filter(|missed| missed.is_empty()).count();
-        let is_senders = |(found, missed): &(Figures, Vec<&str>)| *missed == ["back"] && found.sender_is_slow;
-        let senders = cells
+    for (way, before) in WAYS {
+        let cells = of_way(cells, way);
+        for (number, (name, ..)) in cell::settings(way)
             .iter()
-            .filter(|(_, row)| is_senders(&row.nine[number]))
-            .count();
-        let counts = ["lone", "newcomer", "total", "t80", "back"].map(|what| miss(what).to_string());
-        let _ = writeln!(
-            text,
-            "| {name} | {} | {reach} | {} | {} |",
-            cells.len(),
-            reach + senders,
-            counts.join(" | ")
-        );
+            .enumerate()
+            .filter(|_| !cells.is_empty())
+        {
+            let counts = counts(&cells, number).map(|count| count.to_string());
+            let _ = writeln!(
+                text,
+                "| {before}{name} | {} | {} |",
+                cells.len(),
+                counts.join(" | ")
+            );
+        }
     }
     for (number, (name, _)) in fall::SETTINGS.iter().enumerate().filter(|_| !falls.is_empty()) {
         let reach = falls
@@ -102,14 +124,18 @@ pub fn write(root: &Path, cells: &[(Cell, Row)], falls: &[(Fall, Vec<Fell>)]) ->
     let wrong = |e: std::io::Error| format!("{PAGE}: {e}");
     let page = std::fs::read_to_string(&path).map_err(wrong)?;
     let mut text = summary(cells, falls);
-    let names = cell::SETTINGS.map(|(name, ..)| name).join(" | ");
-    let _ = write!(
-        text,
-        "\n| cell | without nine | {names} |\n|---|---|{}\n",
-        "---|".repeat(cell::SETTINGS.len())
-    );
-    for (cell, row) in cells {
-        let _ = writeln!(text, "| {cell} | {} |", columns(row).join(" | "));
+    for (way, _) in WAYS {
+        let settings = cell::settings(way);
+        let names: Vec<&str> = settings.iter().map(|(name, ..)| *name).collect();
+        let _ = write!(
+            text,
+            "\n| cell | without nine | {} |\n|---|---|{}\n",
+            names.join(" | "),
+            "---|".repeat(settings.len())
+        );
+        for (cell, row) in of_way(cells, way) {
+            let _ = writeln!(text, "| {cell} | {} |", columns(row).join(" | "));
+        }
     }
     let names = fall::SETTINGS.map(|(name, _)| name).join(" | ");
     let _ = write!(

@@ -1,9 +1,11 @@
-//! One run of two downloads over a line, in the simulator, and what each had when.
+//! One run of two transfers over a line, in the simulator, and what each had when.
 //!
 //! ```text
 //! server ── half of the RTT ── provider ── the line, its buffer ── router ── home
 //!                                                                       └─── other
 //! ```
+//!
+//! A download comes from the server, an upload goes there.
 
 use engine::tree::Registry;
 use scenario::Scenarios;
@@ -15,9 +17,20 @@ use std::fmt::Write;
 /// The bins in which received bytes are counted, in seconds.
 const BIN: f64 = 0.05;
 
+/// Which way data go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// From the server.
+    Download,
+    /// To it.
+    Upload,
+}
+
 /// A line and its senders.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Line {
+    /// The way of both transfers.
+    pub way: Way,
     /// Its rate in Mbit/s.
     pub mbit: f64,
     /// The RTT without a queue, in ms.
@@ -30,7 +43,7 @@ pub struct Line {
     pub falls: Option<(f64, f64, f64)>,
 }
 
-/// What the lower download is.
+/// What the lower transfer is.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Low {
     /// It does not exist.
@@ -41,16 +54,16 @@ pub enum Low {
     Nine(Option<f64>),
 }
 
-/// Where the other download goes.
+/// Whose the other transfer is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beside {
-    /// To the same host.
+    /// The same host's.
     SameHost,
-    /// To another one behind the line.
+    /// That of another one behind the line.
     OtherHost,
 }
 
-/// A run: the lower download all the time, the other one from and to these seconds.
+/// A run: the lower transfer all the time, the other one from and to these seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Play {
     pub line: Line,
@@ -61,7 +74,7 @@ pub struct Play {
     pub end: f64,
 }
 
-/// What a download received, and how its sender did.
+/// What a transfer received, and how its sender did.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Received {
     /// Bytes in each bin.
@@ -99,7 +112,7 @@ impl Received {
 const HELD: f64 = 0.5;
 
 impl Play {
-    /// What the lower and the other download received.
+    /// What the lower and the other transfer received.
     pub fn run(&self) -> Result<[Received; 2], String> {
         let text = self.scenario();
         let registry = Registry::builtin();
@@ -133,6 +146,7 @@ impl Play {
 
     fn scenario(&self) -> String {
         let Line {
+            way,
             mbit,
             rtt_ms,
             buffer,
@@ -171,30 +185,42 @@ impl Play {
                 "[[link]]\nbetween = [\"router\", \"{host}\"]\nrate = \"1 Gbit/s\"\nbuffer = \"100 MB\""
             );
         }
+        text + &self.flows(way, control)
+    }
+
+    fn flows(&self, way: Way, control: &str) -> String {
         let control = match control {
             // Linux's CUBIC has it.
             "cubic" => "control = \"cubic\"\nhystart = true".to_owned(),
             other => format!("control = \"{other}\""),
         };
-        let flow = |name: &str, to: &str| {
+        let flow = |name: &str, host: &str| {
+            let [from, to] = match way {
+                Way::Download => ["server", host],
+                Way::Upload => [host, "server"],
+            };
             format!(
-                "[[flow]]\nname = \"{name}\"\nbetween = [\"server\", \"{to}\"]\nkind = \"tcp\"\n{control}\nreceive_window = \"32 MiB\"\nwhole_cwnd = true\n"
+                "[[flow]]\nname = \"{name}\"\nbetween = [\"{from}\", \"{to}\"]\nkind = \"tcp\"\n{control}\nreceive_window = \"32 MiB\"\nwhole_cwnd = true\n"
             )
         };
-        if self.low != Low::Absent {
-            text += &flow("low", "home");
-        }
+        let mut text = match self.low {
+            Low::Absent => String::new(),
+            Low::Plain | Low::Nine(_) => flow("low", "home"),
+        };
         if let Low::Nine(stated) = self.low {
-            text += "nine = true\n";
+            text += match way {
+                Way::Download => "nine = true\n",
+                Way::Upload => "nine = \"sender\"\n",
+            };
             if let Some(stated) = stated {
                 let _ = writeln!(text, "bottlenet = \"{stated} Mbit/s\"");
             }
         }
-        let to = match self.beside {
+        let host = match self.beside {
             Beside::SameHost => "home",
             Beside::OtherHost => "other",
         };
-        text += &flow("other", to);
+        text += &flow("other", host);
         let _ = writeln!(text, "start = \"{} s\"\nstop = \"{} s\"", self.from, self.to);
         text
     }
