@@ -6,11 +6,11 @@
 //! other hosts' are other traffic, as is everything else. Where no rate of the link is stated, the
 //! law finds it.
 //!
-//! What leaves is counted as it enters the interface's queue, which may be the line's buffer: the
-//! kernel keeps what TCP sends out of its own. As with the leader of the nines, both laws look at
-//! the same times and at all connections, since the ACKs of one direction are members' traffic in
-//! the other. A host with members of one direction alone has no law for the other, which would
-//! limit nothing.
+//! What leaves is counted as it enters the interface's queue, which may stand for the line's
+//! buffer: in the kernel's own queue TCP has hardly anything. As with the leader of the nines, both
+//! laws look at the same times and at all connections, since the ACKs of one direction are members'
+//! traffic in the other. A host with members of one direction alone has no law for the other, which
+//! would limit nothing.
 //!
 //! Left out: the first window of a connection that begins while others are limited, and bursts of
 //! two segments, which the kernel sends at slow paces.
