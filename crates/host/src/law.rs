@@ -18,6 +18,7 @@ pub mod flow_controller;
 pub mod full_link_clamp;
 mod loss_witness;
 mod other_way;
+mod overflow_witness;
 mod queue_witness;
 pub mod rate_estimate;
 pub mod rate_meter;

@@ -15,6 +15,9 @@ const RTTS: f64 = 3.0;
 /// Such an RTT is at least and at most so many seconds.
 const SPAN_MIN: f64 = 0.05;
 const SPAN_MAX: f64 = 0.15;
+/// What the link carries for this many seconds and this many RTTs without a loss, it carries.
+const UNLOST: f64 = 0.4;
+const UNLOST_RTTS: f64 = 2.0;
 
 /// The witness's state.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -24,6 +27,10 @@ pub(super) struct LossWitness {
     /// Losses go on, an RTT apart at most, and the rate was level when they began.
     episode: bool,
     level: bool,
+    /// They began in this tick.
+    begins: bool,
+    /// The most that the link carried for a while without a loss, in bits per second.
+    proven: f64,
 }
 
 impl Default for LossWitness {
@@ -32,6 +39,8 @@ impl Default for LossWitness {
             since: f64::INFINITY,
             episode: false,
             level: false,
+            begins: false,
+            proven: 0.0,
         }
     }
 }
@@ -40,6 +49,16 @@ impl LossWitness {
     /// Whether data were lost in this tick.
     pub(super) fn is_losing(&self) -> bool {
         self.since == 0.0
+    }
+
+    /// Whether losses began in this tick, after an RTT or more without.
+    pub(super) fn begins(&self) -> bool {
+        self.begins
+    }
+
+    /// The most that the link carried for a while without a loss, in bits per second.
+    pub(super) fn proven(&self) -> f64 {
+        self.proven
     }
 
     /// Seconds since data were lost.
@@ -61,9 +80,13 @@ impl LossWitness {
             (rtt, lost) = (rtt.max(flow.rtt), lost || flow.lost);
         }
         self.since = if lost { 0.0 } else { self.since + seconds };
+        if self.since > UNLOST + UNLOST_RTTS * rtt && same > UNLOST {
+            self.proven = self.proven.max(meter.total(UNLOST));
+        }
         let span = rtt.clamp(SPAN_MIN, SPAN_MAX);
         let (last, before) = (meter.total(span), meter.total(RTTS * span));
-        if lost && !self.episode {
+        self.begins = lost && !self.episode;
+        if self.begins {
             self.level = last <= LEVEL * before && same > RTTS * span;
         }
         self.episode = self.since <= rtt;

@@ -30,7 +30,8 @@
 //!   moment, since they would hide that the line carries more.
 //! - *Losses* tell the rate where a buffer is too shallow for a queue that RTTs show
 //!   (`loss_witness`). Beside others, a loss halves what members take, since others need the room
-//!   of their saw teeth.
+//!   of their saw teeth. Losses of a link that was once full without any, and now carries less,
+//!   tell of hosts that are not counted (`overflow_witness`).
 //! - *B.* A stated rate is a hint: the estimate ([`super::rate_estimate`]) precedes it from the
 //!   first evidence on. A queue that stands while the link carries less than B is judged by a
 //!   trial: B is wrong, or hosts that are not counted take part of the link
@@ -123,6 +124,7 @@ use super::delay_law::DelayLaw;
 use super::flow_controller::{FlowController, intervals, pace, takes_turns};
 use super::loss_witness::LossWitness;
 use super::other_way::OtherWay;
+use super::overflow_witness::{OverflowWitness, OverflowingLink};
 use super::queue_witness::{LinkLoad, QueueWitness};
 use super::rate_estimate::{LinkEvidence, RateEstimate};
 use super::rate_meter::{RateMeter, TickRates};
@@ -273,6 +275,7 @@ pub struct Scavenger {
     restraint: f64,
     window_cap: WindowCap,
     losses: LossWitness,
+    overflow: OverflowWitness,
     /// The pace of uploads on a free link, as a fraction of their share.
     pace_factor: f64,
     watchful: bool,
@@ -302,6 +305,7 @@ impl Scavenger {
             restraint: 1.0,
             window_cap: WindowCap::default(),
             losses: LossWitness::default(),
+            overflow: OverflowWitness::default(),
             pace_factor: PACE_MIN,
             watchful: false,
             controllers: BTreeMap::new(),
@@ -371,7 +375,7 @@ impl Scavenger {
             rate: self.meter.total(LINK_MEAN),
             queued_rtt,
             lost_at,
-            free: free && !self.witness.is_busy(),
+            free: free && !self.is_explaining(),
             stated: match tick.bottleneck {
                 Bottleneck::Stated(rate) | Bottleneck::Enforced(rate) => rate.bits() as f64,
                 Bottleneck::Auto | Bottleneck::Unknown => 0.0,
@@ -418,10 +422,40 @@ impl Scavenger {
             round_trip,
             seconds,
         };
-        self.witness.watch(self.controllers.values_mut(), link);
-        if let Some(rate) = self.witness.take_full_at() {
+        if !self.overflow.yields() {
+            self.witness.watch(self.controllers.values_mut(), link);
+        }
+        self.watch_losses(rate, &link);
+        let full_at = self.witness.take_full_at().or(self.overflow.take_full_at());
+        if let Some(rate) = full_at {
             self.estimate.is_full_at(rate);
         }
+    }
+
+    /// Looks for losses that no window explains. Those of uploads are seen later than what they
+    /// offered.
+    fn watch_losses(&mut self, rate: f64, link: &LinkLoad) {
+        if self.direction == DataDirection::Upload {
+            return;
+        }
+        let raised = self.witness.is_busy() || self.window_cap.is_searching();
+        let link = OverflowingLink {
+            lost: self.losses.is_losing(),
+            unexplained: self.losses.begins() && link.settled && !link.beside_others && !raised,
+            recent: link.recent,
+            total: link.total,
+            other_way: self.other_way.may_be_queued(),
+            proven: self.losses.proven(),
+            rate,
+            round_trip: link.round_trip,
+            seconds: link.seconds,
+        };
+        self.overflow.watch(self.controllers.values_mut(), link);
+    }
+
+    /// Whether a witness is explaining what it sees: what is carried is no measure of the link.
+    fn is_explaining(&self) -> bool {
+        self.witness.is_busy() || self.overflow.yields()
     }
 
     /// Whether other traffic has appeared, after `free` seconds without any.
@@ -597,7 +631,8 @@ impl Scavenger {
             true => (self.pace_factor * PACE_DECAY.powf(intervals)).max(PACE_QUEUED_MIN),
             false => (self.pace_factor * PACE_GROWTH.powf(intervals)).clamp(PACE_MIN, PACE_MAX),
         };
-        let (pace_factor, yields) = (self.pace_factor, self.witness.yields());
+        let (pace_factor, parks) = (self.pace_factor, self.overflow.parks());
+        let yields = self.witness.yields() || self.overflow.yields();
         for (i, sample) in tick.flows.iter().enumerate() {
             let Some(flow) = self.controllers.get_mut(&sample.id) else {
                 continue;
@@ -605,6 +640,17 @@ impl Scavenger {
             if !goes[i] {
                 flow.park();
                 self.order(sample, targets[i], FlowLimit::Parked, cap_reason(tick, sample));
+                continue;
+            }
+            if parks {
+                flow.park();
+                let queue = flow.queue_us();
+                self.order(
+                    sample,
+                    targets[i],
+                    FlowLimit::Parked,
+                    LimitReason::QueueGrows(queue),
+                );
                 continue;
             }
             let capped = capped[i];
@@ -663,11 +709,11 @@ impl Scavenger {
             full,
             nearly_full: total >= NEARLY_FULL * rate,
             binds: all > 0.0 && 2.0 * limited >= all,
-            busy: self.witness.is_busy(),
+            busy: self.is_explaining(),
             queued: same && flows().any(FlowController::is_queued),
             may_be_queued: flows().any(FlowController::may_be_queued),
             delayed: flows().any(FlowController::is_delayed),
-            lost: self.losses.is_losing(),
+            lost: self.losses.is_losing() && !self.overflow.yields(),
             may_search: same && !matches!(tick.bottleneck, Bottleneck::Enforced(_)),
             rtt: self.mean_rtt(),
             longest: self.longest_rtt(),
@@ -852,7 +898,8 @@ impl Law for Scavenger {
                     }
                     self.watchful = match self.state {
                         State::Free { .. } => {
-                            !tick.flows.is_empty() && self.meter.total(SHORT_MEAN) >= NEARLY_FULL * rate
+                            let nearly_full = self.meter.total(SHORT_MEAN) >= NEARLY_FULL * rate;
+                            !tick.flows.is_empty() && (nearly_full || self.overflow.is_on_its_way())
                         }
                         State::Onset { .. } => true,
                         State::Active { .. } => false,

@@ -176,6 +176,11 @@ impl WindowCap {
         (self.products * raise, self.segments * raise)
     }
 
+    /// Whether a search has raised windows.
+    pub(super) fn is_searching(&self) -> bool {
+        self.search.running.is_some()
+    }
+
     /// Other traffic begins: what trickles after it is no measure of the link.
     pub(super) fn is_interrupted(&mut self) {
         self.probe = None;

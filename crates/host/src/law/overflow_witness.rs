@@ -1,0 +1,298 @@
+//! The fifth witness: a buffer that overflows while the link carries less than its rate.
+//!
+//! Windows near one bandwidth-delay product lose no data on a link of their own. If a link that was
+//! once full without a loss loses data below its rate, somebody who is not counted fills its
+//! buffer. That shows where a buffer is so shallow that its queue is within what `queue_witness`
+//! tolerates.
+//!
+//! - *Away.* Members keep the smallest windows. Where these are much of a short path, they send
+//!   nothing most of the time, and look at what the buffer holds from time to time.
+//! - *Return.* The buffer has not been in use for a while: windows grow by steps that fit into it.
+//!   A loss, or a queue before members can make one, sends them away again.
+//! - *Inelastic.* Each sixth return they compete for a while, whatever they see. Those that want
+//!   more leave them little. If they have what they had, others take a fixed part, or the link has
+//!   become slower: it is full at what it carries.
+//! - *False alarms.* If members are soon back several times in succession, losses have another
+//!   cause, such as a radio link. The witness then keeps silent for a while.
+//!
+//! Members that are away waste a long path: a flow that has lost data needs seconds to take it.
+
+use super::flow_controller::{FlowController, LEAST};
+
+/// The link was full without a loss: it carried this fraction of its rate.
+const PROVEN: f64 = 0.9;
+/// It loses data below its rate: it carries less than this fraction of it.
+const BELOW: f64 = 0.85;
+/// A queue of this fraction of the RTT without one, and of this many seconds, is for
+/// `queue_witness`.
+const DEEP_FRACTION: f64 = 0.5;
+const DEEP: f64 = 0.01;
+/// The buffer is in use from a queue of this many seconds on, of this fraction of the RTT, or of
+/// what a window sends at once: half of it, of so many segments at least and at most.
+const IN_USE: f64 = 0.0015;
+const IN_USE_FRACTION: f64 = 0.05;
+const AT_ONCE: f64 = 3.0;
+const AT_ONCE_MAX: f64 = 4.0;
+/// Members return after this many seconds and this many RTTs without it. Each return in vain
+/// doubles the seconds, up to a maximum.
+const GONE_FOR: f64 = 0.1;
+const GONE_MAX: f64 = 0.4;
+const GONE_RTTS: f64 = 1.0;
+/// They send nothing for this many seconds where the smallest windows are more than this fraction
+/// of the link.
+const PARKED_FOR: f64 = 0.3;
+const MUCH: f64 = 0.05;
+/// In an RTT windows grow by this fraction, by one of so many steps at most and so many segments at
+/// least.
+const GROWTH: f64 = 0.7;
+const STEPS: f64 = 6.0;
+const STEP_MIN: f64 = 1.5;
+/// They are back when they have been as large as is wanted for this many seconds and RTTs.
+const HELD_FOR: f64 = 0.1;
+const HELD_RTTS: f64 = 2.0;
+/// Each so many returns, they compete for this many seconds and RTTs, whatever they see, and come
+/// as far as before from this fraction on.
+const PATIENT_EACH: u32 = 6;
+const PATIENT_FOR: f64 = 0.4;
+const PATIENT_RTTS: f64 = 8.0;
+const AS_BEFORE: f64 = 0.75;
+/// So many alarms in succession, within this many seconds after members were back, are false ones,
+/// and silence the witness for so many seconds.
+const FALSE_ALARMS: u32 = 4;
+const AGAIN: f64 = 5.0;
+const SILENT: f64 = 30.0;
+
+/// The link in a tick.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct OverflowingLink {
+    /// Data were lost in this tick; and they are the first in a while, which nothing that members
+    /// have just done explains.
+    pub(super) lost: bool,
+    pub(super) unexplained: bool,
+    /// What it carries over a round trip, and over some more time.
+    pub(super) recent: f64,
+    pub(super) total: f64,
+    /// The other direction may have a queue, which RTTs contain.
+    pub(super) other_way: bool,
+    /// The most that it carried without a loss, and its rate.
+    pub(super) proven: f64,
+    pub(super) rate: f64,
+    /// The longest RTT, and the time since the last tick, in seconds.
+    pub(super) round_trip: f64,
+    pub(super) seconds: f64,
+}
+
+/// What the witness is doing.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+enum OverflowState {
+    /// No loss that has to be explained.
+    #[default]
+    Watches,
+    /// Members have the smallest windows; for this many seconds the buffer was not in use.
+    Away { unused: f64 },
+    /// They send nothing for this many more seconds.
+    Parked { left: f64 },
+    /// Windows grow; they are as large as is wanted for this many seconds.
+    Returns { held: f64 },
+}
+
+/// The witness's state.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct OverflowWitness {
+    state: OverflowState,
+    /// Seconds without use of the buffer after which members return.
+    gone_for: f64,
+    /// What the link carried at the alarm, the returns in vain since, and for how many seconds this
+    /// return has gone on.
+    before: f64,
+    in_vain: u32,
+    returning: f64,
+    /// Seconds since members were away, and the alarms in succession.
+    since: f64,
+    alarms: u32,
+    /// It keeps silent for this many seconds.
+    silent: f64,
+    /// The rate at which the link was found full, in bits per second.
+    full_at: Option<f64>,
+}
+
+impl Default for OverflowWitness {
+    fn default() -> Self {
+        Self {
+            state: OverflowState::Watches,
+            gone_for: GONE_FOR,
+            before: 0.0,
+            in_vain: 0,
+            returning: 0.0,
+            since: f64::INFINITY,
+            alarms: 0,
+            silent: 0.0,
+            full_at: None,
+        }
+    }
+}
+
+impl OverflowWitness {
+    /// Whether members yield to traffic that is not counted.
+    pub(super) fn yields(&self) -> bool {
+        self.state != OverflowState::Watches
+    }
+
+    /// Whether members send nothing.
+    pub(super) fn parks(&self) -> bool {
+        matches!(self.state, OverflowState::Parked { .. })
+    }
+
+    /// Whether windows grow, or will soon: steps are as short as ticks.
+    pub(super) fn is_on_its_way(&self) -> bool {
+        matches!(
+            self.state,
+            OverflowState::Parked { .. } | OverflowState::Returns { .. }
+        )
+    }
+
+    /// The rate at which the link has just been found full.
+    pub(super) fn take_full_at(&mut self) -> Option<f64> {
+        self.full_at.take()
+    }
+
+    /// Takes a tick in and moves the ceilings of the connections.
+    pub(super) fn watch<'a>(
+        &mut self,
+        flows: impl Iterator<Item = &'a mut FlowController>,
+        link: OverflowingLink,
+    ) {
+        let mut flows: Vec<&mut FlowController> = flows.collect();
+        self.silent = (self.silent - link.seconds).max(0.0);
+        self.since = if self.yields() {
+            0.0
+        } else {
+            self.since + link.seconds
+        };
+        let used = link.lost || flows.iter().any(|flow| is_in_use(flow, link.rate));
+        self.state = match self.state {
+            OverflowState::Watches if link.other_way => OverflowState::Watches,
+            _ if link.other_way => is_back(&mut flows),
+            OverflowState::Watches => self.listen(&mut flows, &link),
+            OverflowState::Parked { left } if left > link.seconds => OverflowState::Parked {
+                left: left - link.seconds,
+            },
+            OverflowState::Parked { .. } => OverflowState::Away { unused: 0.0 },
+            OverflowState::Away { unused } if used && unused > link.round_trip => leave(&mut flows, &link),
+            OverflowState::Away { .. } if used => OverflowState::Away { unused: 0.0 },
+            OverflowState::Away { unused } => self.wait(&mut flows, unused + link.seconds, &link),
+            OverflowState::Returns { held } => self.come_back(&mut flows, held, used, &link),
+        };
+    }
+
+    fn listen(&mut self, flows: &mut [&mut FlowController], link: &OverflowingLink) -> OverflowState {
+        let below = link.recent.max(link.total) < BELOW * link.rate && link.proven >= PROVEN * link.rate;
+        let shallow = |flow: &&mut FlowController| flow.queue() < (DEEP_FRACTION * flow.base_rtt()).max(DEEP);
+        if !link.unexplained || !below || self.silent > 0.0 || !flows.iter().all(shallow) {
+            return OverflowState::Watches;
+        }
+        self.alarms = if self.since < AGAIN { self.alarms + 1 } else { 1 };
+        if self.alarms > FALSE_ALARMS {
+            (self.alarms, self.silent) = (0, SILENT);
+            return OverflowState::Watches;
+        }
+        (self.before, self.in_vain, self.returning) = (link.recent, 0, 0.0);
+        self.gone_for = GONE_FOR;
+        leave(flows, link)
+    }
+
+    fn wait(&self, flows: &mut [&mut FlowController], unused: f64, link: &OverflowingLink) -> OverflowState {
+        // Connections that have begun meanwhile wait, too.
+        keep_least(flows);
+        match unused >= self.gone_for + GONE_RTTS * link.round_trip {
+            true => OverflowState::Returns { held: 0.0 },
+            false => OverflowState::Away { unused },
+        }
+    }
+
+    fn come_back(
+        &mut self,
+        flows: &mut [&mut FlowController],
+        held: f64,
+        used: bool,
+        link: &OverflowingLink,
+    ) -> OverflowState {
+        if link.recent >= PROVEN * link.rate {
+            return is_back(flows);
+        }
+        let allowed = |flow: &&mut FlowController| flow.ceiling.min(flow.wanted) * 8.0 / flow.base_rtt();
+        let allowed: f64 = flows.iter().map(allowed).sum();
+        let settled = held > HELD_FOR + HELD_RTTS * link.round_trip;
+        // A queue that members may make themselves tells nothing until what they carry is known.
+        let tells = settled || held == 0.0 && allowed < BELOW * link.rate;
+        self.returning += link.seconds;
+        let patient = (self.in_vain + 1).is_multiple_of(PATIENT_EACH);
+        let over = self.returning > PATIENT_FOR + PATIENT_RTTS * link.round_trip;
+        match patient {
+            true if over || settled => return self.decide(flows, used, link),
+            false if link.lost || used && tells => return self.go_again(flows, link),
+            _ => {}
+        }
+        for flow in flows.iter_mut().filter(|flow| flow.ceiling.is_finite()) {
+            let most = (flow.wanted / STEPS).max(STEP_MIN * flow.mss);
+            let step = (GROWTH * flow.ceiling).min(most) * (link.seconds / flow.latest_rtt()).min(1.0);
+            flow.ceiling = (flow.ceiling + step).min(flow.wanted.max(LEAST * flow.mss));
+        }
+        match flows.iter().any(|flow| flow.ceiling < flow.wanted) {
+            true => OverflowState::Returns { held: 0.0 },
+            false if settled => is_back(flows),
+            false => OverflowState::Returns {
+                held: held + link.seconds,
+            },
+        }
+    }
+
+    /// They returned in vain.
+    fn go_again(&mut self, flows: &mut [&mut FlowController], link: &OverflowingLink) -> OverflowState {
+        self.gone_for = (2.0 * self.gone_for).min(GONE_MAX);
+        (self.alarms, self.in_vain, self.returning) = (0, self.in_vain + 1, 0.0);
+        leave(flows, link)
+    }
+
+    /// They have competed for a while: those that want more have left them little.
+    fn decide(
+        &mut self,
+        flows: &mut [&mut FlowController],
+        used: bool,
+        link: &OverflowingLink,
+    ) -> OverflowState {
+        if link.recent < AS_BEFORE * self.before {
+            return self.go_again(flows, link);
+        }
+        self.full_at = used.then_some(link.recent);
+        is_back(flows)
+    }
+}
+
+/// Whether this connection sees the buffer in use.
+fn is_in_use(flow: &FlowController, rate: f64) -> bool {
+    let at_once = (flow.window / 2.0).clamp(AT_ONCE * flow.mss, AT_ONCE_MAX * flow.mss) * 8.0 / rate;
+    flow.latest_rtt() - flow.base_rtt() > IN_USE.max(IN_USE_FRACTION * flow.base_rtt()).max(at_once)
+}
+
+/// What the smallest windows carry.
+fn least_rate(flows: &[&mut FlowController]) -> f64 {
+    flows.iter().map(|flow| flow.min_window_rate()).sum()
+}
+
+fn keep_least(flows: &mut [&mut FlowController]) {
+    flows.iter_mut().for_each(|flow| flow.ceiling = LEAST * flow.mss);
+}
+
+fn leave(flows: &mut [&mut FlowController], link: &OverflowingLink) -> OverflowState {
+    keep_least(flows);
+    match least_rate(flows) > MUCH * link.rate {
+        true => OverflowState::Parked { left: PARKED_FOR },
+        false => OverflowState::Away { unused: 0.0 },
+    }
+}
+
+fn is_back(flows: &mut [&mut FlowController]) -> OverflowState {
+    flows.iter_mut().for_each(|flow| flow.lift_ceiling());
+    OverflowState::Watches
+}
