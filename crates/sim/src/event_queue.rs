@@ -4,10 +4,11 @@
 //! An event gets its key when it is scheduled. Events of unrelated nodes that come in between keep
 //! their order among themselves; so another node changes nothing for the others.
 //!
-//! This heap is not one of [`engine::structures`]: those have room for a number of things known
-//! beforehand, and their keys have 96 bits. Here the heap grows, the key has 103 bits, and the root
-//! stays vacant after it is taken, since most events schedule one other: one way down the heap in
-//! place of one down and one up.
+//! The next few events are sorted; those behind are in a radix heap (Ahuja, Mehlhorn, Orlin and
+//! Tarjan 1990): a bucket for each highest bit in which their times differ from a time that has
+//! passed, not sorted. The first bucket becomes the next few events, or is divided among those
+//! before it. So an event moves a few times at most, and each time is written behind others: with
+//! tens of thousands of events memory is read in order, where a heap of comparisons would jump.
 
 use engine::units::Instant;
 
@@ -73,16 +74,43 @@ impl EventKey {
     }
 }
 
-/// Children of a node of the heap: half the depth of a binary one.
-const ARITY: usize = 4;
+/// Buckets: one for each bit of a time.
+const BUCKETS: usize = u64::BITS as usize;
+/// The events of a bucket at most that are sorted; more are divided first.
+const FEW: usize = 16;
+/// Sorted events at most, unless they are of one time: more go back into buckets.
+const MOST: usize = 64;
 
 /// The scheduled events.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct EventQueue {
-    heap: Vec<u128>,
-    /// The root was taken and is not replaced yet.
-    root_vacant: bool,
+    /// Those up to `until`, the next one last.
+    front: Vec<u128>,
+    until: u64,
+    /// The others, by the highest bit in which their times differ from `base`.
+    buckets: [Vec<u128>; BUCKETS],
+    base: u64,
+    /// Which buckets have any, a bit for each.
+    occupied: u64,
     order: u64,
+}
+
+impl Default for EventQueue {
+    fn default() -> Self {
+        Self {
+            front: Vec::new(),
+            until: 0,
+            buckets: [const { Vec::new() }; BUCKETS],
+            base: 0,
+            occupied: 0,
+            order: 0,
+        }
+    }
+}
+
+/// The time of an event with its key.
+fn time_of(entry: u128) -> u64 {
+    (entry >> 64) as u64
 }
 
 impl EventQueue {
@@ -102,23 +130,31 @@ impl EventQueue {
     }
 
     /// Inserts an event under a key that was drawn for it.
+    #[inline]
     pub(crate) fn insert(&mut self, key: EventKey, event: Event) {
         let entry = u128::from(key.at) << 64 | u128::from(key.order | event.pack());
-        if self.root_vacant {
-            self.root_vacant = false;
-            return self.sift_down(entry);
+        if key.at > self.until {
+            self.put_behind(entry);
+        } else {
+            self.insert_in_front(entry);
         }
-        let mut at = self.heap.len();
-        self.heap.push(entry);
-        while at > 0 {
-            let parent = (at - 1) / ARITY;
-            if self.heap[parent] <= entry {
-                break;
-            }
-            self.heap[at] = self.heap[parent];
-            at = parent;
+    }
+
+    /// Puts an event into its bucket; it is after `until`.
+    #[inline]
+    fn put_behind(&mut self, entry: u128) {
+        let bucket = (time_of(entry) ^ self.base).ilog2();
+        self.buckets[bucket as usize].push(entry);
+        self.occupied |= 1 << bucket;
+    }
+
+    fn insert_in_front(&mut self, entry: u128) {
+        let place = self.front.partition_point(|other| *other > entry);
+        self.front.insert(place, entry);
+        if self.front.len() > MOST && self.until > self.base {
+            let mut entries = std::mem::take(&mut self.front);
+            self.divide(&mut entries);
         }
-        self.heap[at] = entry;
     }
 
     /// Schedules an event.
@@ -128,47 +164,54 @@ impl EventQueue {
     }
 
     /// Takes the next event, unless it is after `end`.
+    #[inline]
     pub(crate) fn pop_until(&mut self, end: Instant) -> Option<(Instant, Event)> {
-        if self.root_vacant {
-            self.root_vacant = false;
-            let last = self.heap.pop()?;
-            if !self.heap.is_empty() {
-                self.sift_down(last);
-            }
+        if self.front.is_empty() {
+            self.refill();
         }
-        let first = *self.heap.first()?;
-        let at = Instant::from_nanos((first >> 64) as u64);
-        (at <= end).then(|| {
-            self.root_vacant = true;
-            (at, Event::unpack(first))
-        })
+        let next = self
+            .front
+            .pop_if(|next| Instant::from_nanos(time_of(*next)) <= end)?;
+        Some((Instant::from_nanos(time_of(next)), Event::unpack(next)))
     }
 
-    /// Replaces the root by this entry and moves it down to its place.
-    fn sift_down(&mut self, entry: u128) {
-        let heap = &mut self.heap[..];
-        let mut at = 0;
-        loop {
-            let first = at * ARITY + 1;
-            let (least, child) = match heap.get(first..first + ARITY) {
-                // Without branches on the comparisons: the processor would mispredict half of them.
-                Some(&[a, b, c, d]) => {
-                    let (ab, at_ab) = if b < a { (b, first + 1) } else { (a, first) };
-                    let (cd, at_cd) = if d < c { (d, first + 3) } else { (c, first + 2) };
-                    if cd < ab { (cd, at_cd) } else { (ab, at_ab) }
-                }
-                _ => match (first..heap.len()).min_by_key(|&child| heap[child]) {
-                    Some(child) => (heap[child], child),
-                    None => break,
-                },
-            };
-            if least >= entry {
-                break;
-            }
-            heap[at] = least;
-            at = child;
+    /// The first bucket with any events gives the next ones.
+    fn refill(&mut self) {
+        if self.occupied == 0 {
+            return;
         }
-        heap[at] = entry;
+        let bucket = self.occupied.trailing_zeros();
+        self.occupied &= !(1 << bucket);
+        let mut entries = std::mem::take(&mut self.buckets[bucket as usize]);
+        if entries.len() > FEW {
+            self.divide(&mut entries);
+        } else {
+            self.until = time_of(entries[0]) | ((1 << bucket) - 1);
+            self.front.append(&mut entries);
+            self.sort_front();
+        }
+        // Its memory stays.
+        self.buckets[bucket as usize] = entries;
+    }
+
+    /// Of events of the first bucket or of the front, those of the least time stay in front, and
+    /// the others go into buckets.
+    fn divide(&mut self, entries: &mut Vec<u128>) {
+        let least = entries.iter().copied().map(time_of).min();
+        self.base = self.base.max(least.unwrap_or(0));
+        self.until = self.base;
+        for entry in entries.drain(..) {
+            if time_of(entry) > self.until {
+                self.put_behind(entry);
+            } else {
+                self.front.push(entry);
+            }
+        }
+        self.sort_front();
+    }
+
+    fn sort_front(&mut self) {
+        self.front.sort_unstable_by(|a, b| b.cmp(a));
     }
 }
 
@@ -200,6 +243,21 @@ mod tests {
     }
 
     #[test]
+    fn one_of_a_time_that_has_passed_comes_next() {
+        let mut queue = EventQueue::default();
+        let at = |ns| Instant::from_nanos(ns);
+        for (ns, timer) in [(40, 1), (50, 2), (9_000, 3)] {
+            queue.schedule(at(ns), Event::Timer(timer));
+        }
+        assert_eq!(queue.pop_until(at(45)), Some((at(40), Event::Timer(1))));
+        assert_eq!(queue.pop_until(at(45)), None);
+        queue.schedule(at(7), Event::Timer(4));
+        let left: Vec<_> = std::iter::from_fn(|| queue.pop_until(at(9_000))).collect();
+        let expected = [(7, 4), (50, 2), (9_000, 3)];
+        assert_eq!(left, expected.map(|(ns, timer)| (at(ns), Event::Timer(timer))));
+    }
+
+    #[test]
     fn random_events_come_by_time_and_at_the_same_time_in_the_order_of_scheduling() {
         let mut rng = engine::random::Seed(4).stream();
         let mut queue = EventQueue::default();
@@ -207,7 +265,8 @@ mod tests {
         let mut more = |queue: &mut EventQueue, from: u64, count: u64| {
             for _ in 0..count {
                 scheduled += 1;
-                queue.schedule(Instant::from_nanos(from + rng.below(90)), Event::Timer(scheduled));
+                let distance = rng.below(90) << rng.below(4);
+                queue.schedule(Instant::from_nanos(from + distance), Event::Timer(scheduled));
             }
             rng.below(3)
         };
