@@ -178,8 +178,9 @@ impl SimPacket {
     }
 }
 
-/// A packet in flight: what each hop looks at.
+/// A packet in flight: a cache line, with all of it where that fits.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct InFlight {
     pub(crate) sent: Instant,
     /// The stream that it belongs to.
@@ -191,6 +192,68 @@ pub(crate) struct InFlight {
     /// Its DSCP, if a discipline has remarked it; otherwise it is its stream's.
     pub(crate) remarked: Option<u8>,
     pub(crate) state: PacketState,
+    carried: Carried,
+}
+
+const _: () = assert!(size_of::<InFlight>() == 64);
+
+/// What a packet carries, as far as it has room beside what each hop looks at.
+#[derive(Clone, Copy, Debug)]
+enum Carried {
+    Datagram(u64),
+    Segment(PlainSegment),
+    /// It is kept apart.
+    Apart,
+}
+
+/// A segment without SACK blocks, as most are.
+#[derive(Clone, Copy, Debug)]
+struct PlainSegment {
+    seq: u64,
+    ack: u64,
+    window: u64,
+    /// [`Instant::NEVER`]: none.
+    echo: Instant,
+    flags: Flags,
+    /// What its frame has beside its data.
+    headers: u8,
+}
+
+impl Carried {
+    fn of(payload: &Payload, frame: u32) -> Self {
+        match payload {
+            Payload::Datagram(number) => Self::Datagram(*number),
+            Payload::Tcp(segment) => PlainSegment::of(segment, frame).map_or(Self::Apart, Self::Segment),
+            Payload::Quic(_) => Self::Apart,
+        }
+    }
+}
+
+impl PlainSegment {
+    fn of(segment: &Segment, frame: u32) -> Option<Self> {
+        let headers = frame.checked_sub(segment.len)?;
+        let plain = segment.sack == [ByteRange::default(); 3] && segment.echo != Some(Instant::NEVER);
+        Some(Self {
+            seq: segment.seq,
+            ack: segment.ack,
+            window: segment.window,
+            echo: segment.echo.unwrap_or(Instant::NEVER),
+            flags: segment.flags,
+            headers: u8::try_from(headers).ok().filter(|_| plain)?,
+        })
+    }
+
+    fn segment(self, frame: u32) -> Segment {
+        Segment {
+            seq: self.seq,
+            len: frame - u32::from(self.headers),
+            ack: self.ack,
+            window: self.window,
+            sack: [ByteRange::default(); 3],
+            flags: self.flags,
+            echo: Some(self.echo).filter(|echo| *echo != Instant::NEVER),
+        }
+    }
 }
 
 /// What is true of a packet in flight.
@@ -255,50 +318,75 @@ impl InFlight {
     }
 }
 
-/// Packets in flight, by slot. Payloads are kept apart, since only the endpoints look at them: what
-/// each hop looks at then fits into a cache for many packets.
+/// Packets in flight, by slot.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     in_flight: Vec<InFlight>,
-    payloads: Vec<Payload>,
+    /// What packets carry that is kept apart, up to the last slot that had such a one.
+    apart: Vec<Payload>,
     free: Vec<u32>,
 }
 
 impl Store {
     /// Takes a packet of a stream; its next hop is not set yet.
     pub(crate) fn put(&mut self, packet: &SimPacket, stream: u32) -> Buffer {
+        let frame = u32::try_from(packet.frame.get()).unwrap_or(u32::MAX);
         let in_flight = InFlight {
             sent: packet.sent,
             stream,
             next_hop: 0,
-            frame: u32::try_from(packet.frame.get()).unwrap_or(u32::MAX),
+            frame,
             ecn: packet.ecn,
             remarked: None,
             state: PacketState::new(packet.notify),
+            carried: Carried::of(&packet.payload, frame),
         };
-        self.store(in_flight, packet.payload)
+        let slot = self.store(in_flight);
+        if let Carried::Apart = in_flight.carried {
+            self.keep_apart(slot, packet.payload);
+        }
+        slot
     }
 
     #[inline]
-    fn store(&mut self, in_flight: InFlight, payload: Payload) -> Buffer {
+    fn store(&mut self, in_flight: InFlight) -> Buffer {
         match self.free.pop() {
             Some(slot) => {
                 self.in_flight[slot as usize] = in_flight;
-                self.payloads[slot as usize] = payload;
                 Buffer(slot)
             }
             None => {
                 self.in_flight.push(in_flight);
-                self.payloads.push(payload);
                 Buffer(self.in_flight.len() as u32 - 1)
             }
         }
     }
 
+    fn keep_apart(&mut self, slot: Buffer, payload: Payload) {
+        let slot = slot.0 as usize;
+        if self.apart.len() <= slot {
+            self.apart.resize(slot + 1, Payload::Datagram(0));
+        }
+        self.apart[slot] = payload;
+    }
+
     /// A copy of a packet, as a wire makes one.
     pub(crate) fn copy(&mut self, slot: Buffer) -> Buffer {
-        let (in_flight, payload) = (*self.get(slot), self.payloads[slot.0 as usize]);
-        self.store(in_flight, payload)
+        let in_flight = *self.get(slot);
+        let copy = self.store(in_flight);
+        if let Carried::Apart = in_flight.carried {
+            self.keep_apart(copy, self.apart[slot.0 as usize]);
+        }
+        copy
+    }
+
+    fn payload(&self, slot: Buffer) -> Payload {
+        let in_flight = self.get(slot);
+        match in_flight.carried {
+            Carried::Datagram(number) => Payload::Datagram(number),
+            Carried::Segment(plain) => Payload::Tcp(plain.segment(in_flight.frame)),
+            Carried::Apart => self.apart[slot.0 as usize],
+        }
     }
 
     pub(crate) fn get(&self, slot: Buffer) -> &InFlight {
@@ -318,14 +406,14 @@ impl Store {
             sent: in_flight.sent,
             notify: in_flight.state.notify(),
             conforms: in_flight.state.conforms(),
-            payload: self.payloads[slot.0 as usize],
+            payload: self.payload(slot),
         }
     }
 
     /// The header fields of the packet in this slot.
     pub(crate) fn key(&self, slot: Buffer, streams: &[Stream]) -> FlowKey {
         let in_flight = self.get(slot);
-        let tcp_flags = match &self.payloads[slot.0 as usize] {
+        let tcp_flags = match self.payload(slot) {
             Payload::Tcp(segment) => Some(segment.control_bits()),
             Payload::Datagram(_) | Payload::Quic(_) => None,
         };
@@ -339,8 +427,14 @@ impl Store {
 
     /// The ACK in this slot advertises another window.
     pub(crate) fn set_window(&mut self, slot: Buffer, window: u64) {
-        if let Payload::Tcp(segment) = &mut self.payloads[slot.0 as usize] {
-            segment.window = window;
+        match &mut self.get_mut(slot).carried {
+            Carried::Datagram(_) => {}
+            Carried::Segment(plain) => plain.window = window,
+            Carried::Apart => {
+                if let Payload::Tcp(segment) = &mut self.apart[slot.0 as usize] {
+                    segment.window = window;
+                }
+            }
         }
     }
 
