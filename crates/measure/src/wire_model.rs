@@ -42,13 +42,20 @@ pub struct WireSettings {
 pub struct WireModel {
     clock: LinkClock,
     delay: Duration,
+    /// What makes it other than a plain wire, if anything does.
+    unsteady: Option<Box<UnsteadyWire>>,
+}
+
+/// What a wire has beside its clock that varies or is impaired.
+#[derive(Clone, Debug)]
+struct UnsteadyWire {
     /// The latest arrival of a packet that none is to overtake.
     last: Instant,
     /// What befalls packets, if anything does.
-    impaired: Option<Box<ImpairmentModel>>,
+    impaired: Option<ImpairmentModel>,
     /// A packet waits for the next one, to arrive behind it.
     one_waits: bool,
-    varying: Option<Box<VaryingWire>>,
+    varying: Option<VaryingWire>,
 }
 
 /// What a wire does with a packet that is out.
@@ -78,27 +85,28 @@ pub struct ImpairedCrossing {
 impl WireModel {
     /// A free wire. Its trace, and what befalls packets later, begins at `begin`.
     pub fn new(settings: &WireSettings, begin: Instant, seed: Seed) -> Self {
-        let varying = settings.trace.clone().map(|trace| {
-            Box::new(VaryingWire {
-                trace,
-                begin,
-                before: settings.rate,
-                free_at: Instant::START,
-                remainder: 0,
-                left: 0,
-                next: None,
-            })
+        let varying = settings.trace.clone().map(|trace| VaryingWire {
+            trace,
+            begin,
+            before: settings.rate,
+            free_at: Instant::START,
+            remainder: 0,
+            left: 0,
+            next: None,
         });
         let loses_by_trace = settings.trace.as_ref().is_some_and(LinkTrace::has_loss);
         let impaired = loses_by_trace || !settings.impairments.are_none() || !settings.later.is_empty();
         let model = || ImpairmentModel::new(&settings.impairments, &settings.later, begin, seed);
+        let unsteady = (impaired || varying.is_some()).then(|| UnsteadyWire {
+            last: Instant::START,
+            impaired: impaired.then(model),
+            one_waits: false,
+            varying,
+        });
         Self {
             clock: LinkClock::new(settings.rate, Duration::ZERO),
             delay: settings.delay,
-            last: Instant::START,
-            impaired: impaired.then(|| Box::new(model())),
-            one_waits: false,
-            varying,
+            unsteady: unsteady.map(Box::new),
         }
     }
 
@@ -109,24 +117,38 @@ impl WireModel {
 
     /// Its trace, and what befalls packets later, begins at this time.
     pub fn begin(&mut self, at: Instant) {
-        if let Some(varying) = &mut self.varying {
+        let Some(unsteady) = &mut self.unsteady else {
+            return;
+        };
+        if let Some(varying) = &mut unsteady.varying {
             varying.begin = at;
         }
-        if let Some(impaired) = &mut self.impaired {
+        if let Some(impaired) = &mut unsteady.impaired {
             impaired.begin(at);
         }
     }
 
     /// What has befallen packets so far.
     pub fn impaired(&self) -> ImpairmentCounts {
-        let impaired = self.impaired.as_ref();
+        let impaired = self
+            .unsteady
+            .as_ref()
+            .and_then(|unsteady| unsteady.impaired.as_ref());
         impaired.map_or_else(ImpairmentCounts::default, |impaired| impaired.counts())
+    }
+
+    fn varying(&mut self) -> Option<&mut VaryingWire> {
+        self.unsteady.as_mut()?.varying.as_mut()
     }
 
     /// When the last packet is out, rounded down to a nanosecond; the remainder is carried.
     #[inline]
     pub fn free_at(&self) -> Instant {
-        match &self.varying {
+        match self
+            .unsteady
+            .as_ref()
+            .and_then(|unsteady| unsteady.varying.as_ref())
+        {
             None => self.clock.free_at(),
             Some(varying) => varying.free_at,
         }
@@ -136,7 +158,7 @@ impl WireModel {
     /// it is out.
     #[inline]
     pub fn send(&mut self, start: Instant, len: Bytes) -> Instant {
-        match &mut self.varying {
+        match self.varying() {
             None => {
                 self.clock.send(start, len);
                 self.clock.free_at()
@@ -148,16 +170,31 @@ impl WireModel {
     /// What becomes of the packet that was out at this time.
     #[inline]
     pub fn cross(&mut self, out: Instant) -> Crossing {
-        match (&self.impaired, &self.varying) {
-            (None, None) => Crossing::Plain(out + self.delay),
-            _ => self.cross_with_care(out),
+        match &mut self.unsteady {
+            None => Crossing::Plain(out + self.delay),
+            Some(unsteady) => unsteady.cross(out, self.delay),
         }
     }
 
-    /// The same over a wire that varies or is impaired.
-    fn cross_with_care(&mut self, out: Instant) -> Crossing {
+    /// It is free; what was on it is gone.
+    pub fn clear(&mut self) {
+        self.clock = LinkClock::new(self.clock.rate(), Duration::ZERO);
+        let Some(unsteady) = &mut self.unsteady else {
+            return;
+        };
+        unsteady.one_waits = false;
+        if let Some(varying) = &mut unsteady.varying {
+            varying.idle();
+            varying.free_at = Instant::START;
+        }
+    }
+}
+
+impl UnsteadyWire {
+    /// What becomes of the packet that was out at this time, where the wire has this delay.
+    fn cross(&mut self, out: Instant, delay: Duration) -> Crossing {
         let step = self.varying.as_ref().and_then(|varying| varying.step(out));
-        let due = out + step.and_then(|step| step.delay).unwrap_or(self.delay);
+        let due = out + step.and_then(|step| step.delay).unwrap_or(delay);
         let Some(impaired) = &mut self.impaired else {
             // Where the delay shrinks, a packet does not overtake.
             self.last = self.last.max(due);
@@ -197,16 +234,6 @@ impl WireModel {
                 waits: fate.swapped,
                 releases: released.then_some(arrives),
             }),
-        }
-    }
-
-    /// It is free; what was on it is gone.
-    pub fn clear(&mut self) {
-        self.clock = LinkClock::new(self.clock.rate(), Duration::ZERO);
-        self.one_waits = false;
-        if let Some(varying) = &mut self.varying {
-            varying.idle();
-            varying.free_at = Instant::START;
         }
     }
 }

@@ -15,16 +15,15 @@
 //! policy's bandwidth, the queue keeps to that by its own clock ([`ShapedQueue`]). Where the wire
 //! is the bottleneck it does so if that is asked for, as `suimon run` does (4.2.5).
 
+mod extras;
 mod on_medium;
 mod tail_drop;
 
+use self::extras::Extras;
 use self::tail_drop::TailDrop;
-use crate::capture::LinkCapture;
 use crate::event_queue::{Event, EventKey, EventQueue};
-use crate::meter::{Departure, DropRecord, LinkMeter};
+use crate::meter::{Departure, DropRecord};
 use crate::packet::{InFlight, Store};
-use crate::promised::LinkPromises;
-use crate::stage::Stage;
 use crate::stream::Stream;
 use engine::byte_clock::WIRE_OVERHEAD;
 use engine::classify::{Classifier, Filter};
@@ -43,7 +42,6 @@ use measure::impairments::{ImpairmentCounts, ImpairmentSchedule, Impairments, Ji
 pub use measure::impairments::{Loss, Reordering};
 use measure::link_trace::LinkTrace;
 use measure::promise::ClassPromise;
-use measure::waits::WaitRecorder;
 use measure::wire_model::{Crossing, ImpairedCrossing, WireModel, WireSettings};
 use std::collections::VecDeque;
 
@@ -244,37 +242,28 @@ impl PendingArrival {
     }
 }
 
-/// A link in one direction.
+/// A link in one direction: two cache lines with all that most links have.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct SimLink {
     id: u32,
-    wire: WireModel,
     framing: Framing,
-    interrupts: Duration,
-    /// Packets that the wire has lost.
-    pub(crate) lost: u64,
-    /// Bytes of frames that have reached its end.
-    pub(crate) carried: Bytes,
-    /// Bytes of frames that were offered to its queue.
-    pub(crate) offered: Bytes,
-    in_flight: VecDeque<PendingArrival>,
-    queue: QueueState,
-    /// What waits to be sent, if its wire is a medium that others share.
-    device: Option<VecDeque<Transmission>>,
-    pub(crate) meter: Option<Box<LinkMeter>>,
-    pub(crate) capture: Option<Box<LinkCapture>>,
-    /// Who records why packets wait, if anybody does.
-    pub(crate) waits: Option<Box<WaitRecorder>>,
-    /// What is promised to classes of its policy, if anything is.
-    pub(crate) promises: Option<Box<LinkPromises>>,
-    pub(crate) stages: Vec<Box<dyn Stage>>,
     /// Its cable is cut.
     pub(crate) cut: bool,
+    wire: WireModel,
+    /// Bytes of frames that have reached its end.
+    pub(crate) carried: Bytes,
+    in_flight: VecDeque<PendingArrival>,
+    queue: QueueState,
+    pub(crate) extras: Extras,
 }
+
+const _: () = assert!(size_of::<SimLink>() <= 128);
 
 #[derive(Debug)]
 enum QueueState {
-    TailDrop(TailDrop),
+    Unlimited,
+    TailDrop(Box<TailDrop>),
     Policy(Box<DrivenQueue>),
 }
 
@@ -293,30 +282,23 @@ impl SimLink {
             id,
             wire: WireModel::new(&wire, Instant::START, seed),
             framing: spec.framing,
-            interrupts: spec.interrupts,
-            lost: 0,
             carried: Bytes::ZERO,
-            offered: Bytes::ZERO,
             in_flight: VecDeque::new(),
             queue: match spec.queue {
-                LinkQueue::TailDrop(limit) => QueueState::TailDrop(TailDrop::new(limit)),
+                LinkQueue::TailDrop(limit) if limit.get() == u64::MAX => QueueState::Unlimited,
+                LinkQueue::TailDrop(limit) => QueueState::TailDrop(Box::new(TailDrop::new(limit))),
                 LinkQueue::Policy(policy) => {
                     QueueState::Policy(Box::new(DrivenQueue::new(*policy, most, spec.framing, seed)))
                 }
             },
-            meter: None,
-            capture: None,
-            waits: None,
-            promises: None,
-            stages: Vec::new(),
-            device: None,
+            extras: Extras::with_interrupts(spec.interrupts),
             cut: false,
         }
     }
 
     /// Its wire is a medium that others share: when it sends is said to it.
     pub(crate) fn shares(&mut self) {
-        self.device = Some(VecDeque::new());
+        self.extras.some().device = Some(VecDeque::new());
     }
 
     pub(crate) fn rate(&self) -> Bandwidth {
@@ -331,7 +313,7 @@ impl SimLink {
     pub(crate) fn policy(&self) -> Option<(&Queue, &TreePlan)> {
         match &self.queue {
             QueueState::Policy(driven) => Some((driven.queue.queue(), &driven.plan)),
-            QueueState::TailDrop(_) => None,
+            QueueState::Unlimited | QueueState::TailDrop(_) => None,
         }
     }
 
@@ -339,7 +321,9 @@ impl SimLink {
     /// discipline can, else by a new tree into which the packets are moved. `false`: there is no
     /// policy.
     pub(crate) fn retune(&mut self, cx: &mut LinkContext<'_>, plan: TreePlan) -> bool {
-        self.waits.iter_mut().for_each(|waits| waits.changed());
+        if let Some(waits) = self.extras.waits() {
+            waits.changed();
+        }
         let QueueState::Policy(driven) = &mut self.queue else {
             return false;
         };
@@ -351,8 +335,7 @@ impl SimLink {
                 now: cx.now,
                 events: cx.events,
                 store: cx.store,
-                meter: &mut self.meter,
-                waits: self.waits.as_deref_mut(),
+                extras: &mut self.extras,
             };
             for packet in hand_over(&mut former) {
                 // The sink has seen a refusal.
@@ -362,9 +345,9 @@ impl SimLink {
         if driven.queue.bandwidth().is_some() {
             driven.queue.set_bandwidth(cx.now, plan.link.bandwidth);
         }
-        self.promises
-            .iter_mut()
-            .for_each(|promises| promises.renumbered(&plan));
+        if let Some(promises) = self.extras.promises() {
+            promises.renumbered(&plan);
+        }
         driven.plan = plan;
         driven.timer = None;
         self.drive(cx);
@@ -386,7 +369,9 @@ impl SimLink {
     /// Takes a tree with other classes, and its filters. Queued packets are classified anew, as
     /// the worker does it: later packets of their flows must not overtake them.
     pub(crate) fn adopt(&mut self, cx: &mut LinkContext<'_>, plan: TreePlan, filters: Vec<Filter>) -> bool {
-        self.waits.iter_mut().for_each(|waits| waits.changed());
+        if let Some(waits) = self.extras.waits() {
+            waits.changed();
+        }
         let QueueState::Policy(driven) = &mut self.queue else {
             return false;
         };
@@ -395,7 +380,7 @@ impl SimLink {
         let classes = driven.plan.classes.len();
         let mut former = succeeded(&mut driven.queue, cx.now, queue, classes, renumber);
         let packets = hand_over(&mut former);
-        if let Some(meter) = &mut self.meter {
+        if let Some(meter) = self.extras.meter() {
             for packet in &packets {
                 let frame = cx.store.get(packet.buffer).frame();
                 meter.taken_out(cx.now, packet.class, frame, packet.arrived);
@@ -405,8 +390,8 @@ impl SimLink {
         driven.classifier = Classifier::new(filters, driven.seed);
         driven.streams.clear();
         let promised = ClassPromise::to_reservations(&plan, || plan.bounds(), &plan);
-        if !promised.is_empty() || self.promises.is_some() {
-            let own = self.promises.get_or_insert_default();
+        if !promised.is_empty() || self.extras.promises().is_some() {
+            let own = self.extras.some().promises.get_or_insert_default();
             own.promised(&plan, &promised);
         }
         driven.plan = plan;
@@ -414,18 +399,17 @@ impl SimLink {
         for mut packet in packets {
             let in_flight = *cx.store.get(packet.buffer);
             (packet.class, packet.flow) = driven.class(packet.buffer, cx.store, cx.streams);
-            if let Some(meter) = &mut self.meter {
+            if let Some(meter) = self.extras.meter() {
                 meter.put_back(cx.now, packet.class, in_flight.frame(), packet.arrived);
             }
-            if let Some(promises) = &mut self.promises {
+            if let Some(promises) = self.extras.promises() {
                 promises.moved(&packet);
             }
             let mut sink = DropSink {
                 now: cx.now,
                 events: cx.events,
                 store: cx.store,
-                meter: &mut self.meter,
-                waits: self.waits.as_deref_mut(),
+                extras: &mut self.extras,
             };
             // The sink has seen a refusal.
             let _ = driven.queue.enqueue(cx.now, packet, &mut sink);
@@ -435,9 +419,69 @@ impl SimLink {
     }
 
     /// A packet arrives at the queue.
+    #[inline]
     pub(crate) fn offer(&mut self, cx: &mut LinkContext<'_>, packet: Buffer) {
-        // A packet that leaves at this very time leaves first.
-        self.on_driver_event(cx);
+        match self.queue {
+            QueueState::Unlimited if self.extras.get().is_none() => self.pass(cx, packet),
+            QueueState::Unlimited | QueueState::TailDrop(_) => {
+                self.extras.is_offered(cx.store.get(packet).frame());
+                self.pass_stages(cx, packet);
+                self.offer_to_buffer(cx, packet);
+            }
+            QueueState::Policy(_) => {
+                // A packet that leaves at this very time leaves first.
+                self.on_driver_event(cx);
+                self.extras.is_offered(cx.store.get(packet).frame());
+                self.pass_stages(cx, packet);
+                self.offer_to_policy(cx, packet);
+            }
+        }
+    }
+
+    /// What most links do: a packet goes onto the wire as soon as that is free.
+    fn pass(&mut self, cx: &mut LinkContext<'_>, packet: Buffer) {
+        let in_flight = cx.store.get(packet);
+        let start = self.wire.free_at().max(cx.now);
+        notify(cx.events, in_flight, start);
+        let finish = self.wire.send(start, self.framing.on_wire(in_flight.frame()));
+        self.crosses(cx, packet, finish);
+    }
+
+    fn offer_to_buffer(&mut self, cx: &mut LinkContext<'_>, packet: Buffer) {
+        let in_flight = cx.store.get(packet);
+        let (stream, frame) = (in_flight.stream, in_flight.frame());
+        let free = self.wire.free_at();
+        let start = match (&mut self.queue, self.extras.device()) {
+            (QueueState::TailDrop(buffer), None) => buffer.start(cx.now, frame, free),
+            (QueueState::TailDrop(buffer), Some(device)) => buffer.holds(cx.now, frame, device.is_empty()),
+            (_, None) => Some(free.max(cx.now)),
+            (_, Some(_)) => Some(cx.now),
+        };
+        let Some(start) = start else {
+            notify(cx.events, cx.store.get(packet), cx.now + DROP_NOTICE);
+            cx.store.free(packet);
+            if let Some(meter) = self.extras.meter() {
+                meter.refused(cx.now, stream, frame);
+            }
+            return;
+        };
+        if let Some(meter) = self.extras.meter() {
+            meter.offered(cx.now, ClassId(0), frame);
+        }
+        let transmission = Transmission {
+            packet,
+            class: ClassId(0),
+            arrived: cx.now,
+            dequeued: start,
+            start,
+        };
+        self.hand_to_wire(cx, &transmission);
+    }
+
+    fn offer_to_policy(&mut self, cx: &mut LinkContext<'_>, packet: Buffer) {
+        let QueueState::Policy(driven) = &mut self.queue else {
+            return;
+        };
         let InFlight {
             stream,
             ecn,
@@ -446,86 +490,54 @@ impl SimLink {
             ..
         } = *cx.store.get(packet);
         let frame = cx.store.get(packet).frame();
-        self.offered += frame;
-        self.pass_stages(cx, packet);
-        match &mut self.queue {
-            QueueState::TailDrop(buffer) => {
-                let start = match &self.device {
-                    None => buffer.start(cx.now, frame, self.wire.free_at()),
-                    Some(device) => buffer.holds(cx.now, frame, device.is_empty()),
-                };
-                match start {
-                    Some(start) => {
-                        if let Some(meter) = &mut self.meter {
-                            meter.offered(cx.now, ClassId(0), frame);
-                        }
-                        let transmission = Transmission {
-                            packet,
-                            class: ClassId(0),
-                            arrived: cx.now,
-                            dequeued: start,
-                            start,
-                        };
-                        self.hand_to_wire(cx, &transmission);
-                    }
-                    None => {
-                        notify(cx.events, cx.store.get(packet), cx.now + DROP_NOTICE);
-                        cx.store.free(packet);
-                        if let Some(meter) = &mut self.meter {
-                            meter.refused(cx.now, stream, frame);
-                        }
-                    }
-                }
-            }
-            QueueState::Policy(driven) => {
-                let (class, flow) = driven.class(packet, cx.store, cx.streams);
-                let mut offered = Packet::new(driven.plan.link.framing.on_wire(frame), cx.now, class);
-                (offered.flow, offered.ecn, offered.buffer) = (flow, ecn, packet);
-                let dscp = remarked.unwrap_or(cx.streams[stream as usize].key.dscp);
-                offered.dscp = Dscp::arrived(dscp);
-                if let Some(meter) = &mut self.meter {
-                    meter.offered(cx.now, class, frame);
-                }
-                if let Some(waits) = &mut self.waits {
-                    let key = || cx.store.key(packet, cx.streams);
-                    waits.arrives(cx.now, &offered, driven.queue.queue(), key);
-                }
-                let promises = self.promises.as_deref_mut();
-                let found = promises.and_then(|promises| promises.comes(cx.now, &offered));
-                if let Some(early) = found {
-                    cx.store.get_mut(packet).state.is_found(early.is_none());
-                }
-                let mut sink = DropSink {
-                    now: cx.now,
-                    events: cx.events,
-                    store: cx.store,
-                    meter: &mut self.meter,
-                    waits: self.waits.as_deref_mut(),
-                };
-                // The sink has seen a refusal.
-                let verdict = driven.queue.enqueue(cx.now, offered, &mut sink);
-                if let (Some(promises), Some(early)) = (&mut self.promises, found) {
-                    promises.answered((cx.now, class), early, verdict);
-                }
-                self.waits.iter_mut().for_each(|waits| waits.arrived());
-                if !state.followed() {
-                    self.drive(cx);
-                }
-            }
+        let (class, flow) = driven.class(packet, cx.store, cx.streams);
+        let mut offered = Packet::new(driven.plan.link.framing.on_wire(frame), cx.now, class);
+        (offered.flow, offered.ecn, offered.buffer) = (flow, ecn, packet);
+        let dscp = remarked.unwrap_or(cx.streams[stream as usize].key.dscp);
+        offered.dscp = Dscp::arrived(dscp);
+        if let Some(meter) = self.extras.meter() {
+            meter.offered(cx.now, class, frame);
+        }
+        if let Some(waits) = self.extras.waits() {
+            let key = || cx.store.key(packet, cx.streams);
+            waits.arrives(cx.now, &offered, driven.queue.queue(), key);
+        }
+        let promises = self.extras.promises();
+        let found = promises.and_then(|promises| promises.comes(cx.now, &offered));
+        if let Some(early) = found {
+            cx.store.get_mut(packet).state.is_found(early.is_none());
+        }
+        let mut sink = DropSink {
+            now: cx.now,
+            events: cx.events,
+            store: cx.store,
+            extras: &mut self.extras,
+        };
+        // The sink has seen a refusal.
+        let verdict = driven.queue.enqueue(cx.now, offered, &mut sink);
+        if let (Some(promises), Some(early)) = (self.extras.promises(), found) {
+            promises.answered((cx.now, class), early, verdict);
+        }
+        if let Some(waits) = self.extras.waits() {
+            waits.arrived();
+        }
+        if !state.followed() {
+            self.drive(cx);
         }
     }
 
     /// Shows a packet to the stages before the queue.
     fn pass_stages(&mut self, cx: &mut LinkContext<'_>, slot: Buffer) {
-        if self.stages.is_empty() {
+        let stages = self.extras.stages();
+        if stages.is_empty() {
             return;
         }
         let class = match &mut self.queue {
-            QueueState::TailDrop(_) => ClassId(0),
+            QueueState::Unlimited | QueueState::TailDrop(_) => ClassId(0),
             QueueState::Policy(driven) => driven.class(slot, cx.store, cx.streams).0,
         };
         let key = cx.store.key(slot, cx.streams);
-        for stage in &mut self.stages {
+        for stage in stages {
             let window = stage.pass(cx.now, &key, &cx.store.packet(slot), class);
             if let Some(window) = window {
                 cx.store.set_window(slot, window);
@@ -551,25 +563,24 @@ impl SimLink {
                 now,
                 events: cx.events,
                 store: cx.store,
-                meter: &mut self.meter,
-                waits: self.waits.as_deref_mut(),
+                extras: &mut self.extras,
             };
             let step = driven.next(now, &mut sink);
             let idle = self.wire.free_at() < now && !matches!(step, DriverStep::Wait(_));
             if std::mem::take(&mut driven.ring_was_full)
                 && idle
-                && let Some(meter) = &mut self.meter
+                && let Some(meter) = self.extras.meter()
             {
                 meter.underrun();
             }
             match step {
                 DriverStep::Send(packet) => {
                     let due = driven.due.take().filter(|due| *due <= now);
-                    if let Some(waits) = &mut self.waits {
+                    if let Some(waits) = self.extras.waits() {
                         waits.departs(now, &packet, due, driven.queue.queue());
                     }
                     let start = self.wire.free_at().max(now);
-                    if let Some(promises) = &mut self.promises {
+                    if let Some(promises) = self.extras.promises() {
                         promises.leaves(&packet, start);
                     }
                     let in_flight = cx.store.get_mut(packet.buffer);
@@ -588,7 +599,7 @@ impl SimLink {
                     let start = self.wire.free_at().max(now);
                     self.wire.send(start, slot);
                     driven.ring.push_back(self.wire.free_at());
-                    if let Some(meter) = &mut self.meter {
+                    if let Some(meter) = self.extras.meter() {
                         meter.gap(slot);
                     }
                 }
@@ -606,7 +617,7 @@ impl SimLink {
 
     /// Puts a packet onto the wire, or into the device of a medium until it may be sent.
     fn hand_to_wire(&mut self, cx: &mut LinkContext<'_>, transmission: &Transmission) {
-        if let Some(device) = &mut self.device {
+        if let Some(device) = self.extras.device() {
             if device.is_empty() {
                 cx.ready.push(self.id);
             }
@@ -642,7 +653,7 @@ impl SimLink {
         let in_flight = cx.store.get(packet);
         notify(cx.events, in_flight, start);
         let (stream, frame) = (in_flight.stream, in_flight.frame());
-        if let Some(meter) = &mut self.meter {
+        if let Some(meter) = self.extras.meter() {
             let departure = Departure {
                 class,
                 stream,
@@ -654,15 +665,20 @@ impl SimLink {
             };
             meter.departed(cx.now, &departure);
         }
-        if let Some(capture) = &mut self.capture {
+        if let Some(capture) = self.extras.capture() {
             let key = cx.store.key(packet, cx.streams);
             capture.add(start, &key, &cx.store.packet(packet));
         }
         if !arrives {
             return self.loses(cx, packet);
         }
-        let crossing = self.wire.cross(finish);
-        match crossing {
+        self.crosses(cx, packet, finish);
+    }
+
+    /// A packet is out at this time.
+    #[inline]
+    fn crosses(&mut self, cx: &mut LinkContext<'_>, packet: Buffer, finish: Instant) {
+        match self.wire.cross(finish) {
             Crossing::Plain(_) if self.cut => self.loses(cx, packet),
             Crossing::Plain(arrival) => self.flies(cx, arrival, PendingArrival::of(packet)),
             Crossing::Impaired(crossing) => self.flies_impaired(cx, packet, &crossing),
@@ -670,21 +686,23 @@ impl SimLink {
     }
 
     fn loses(&mut self, cx: &mut LinkContext<'_>, packet: Buffer) {
-        self.lost += 1;
+        self.extras.lose(1);
         cx.store.free(packet);
     }
 
     /// A packet is in flight until its arrival.
     #[inline]
     fn flies(&mut self, cx: &mut LinkContext<'_>, arrival: Instant, packet: PendingArrival) {
-        let key = cx.events.key(handed_over(arrival, self.interrupts));
+        let key = cx.events.key(self.extras.handed_over(arrival));
         // Behind all, unless it overtakes.
-        let overtakes = self.in_flight.back().is_some_and(|last| key < last.key);
-        let place = match overtakes {
-            true => self.in_flight.partition_point(|before| before.key < key),
-            false => self.in_flight.len(),
-        };
-        self.in_flight.insert(place, PendingArrival { key, ..packet });
+        let packet = PendingArrival { key, ..packet };
+        match self.in_flight.back().is_some_and(|last| key < last.key) {
+            true => {
+                let place = self.in_flight.partition_point(|before| before.key < key);
+                self.in_flight.insert(place, packet);
+            }
+            false => self.in_flight.push_back(packet),
+        }
         self.await_first(cx.events);
     }
 
@@ -732,10 +750,10 @@ impl SimLink {
             now: cx.now,
             events: cx.events,
             store: cx.store,
-            meter: &mut self.meter,
-            waits: self.waits.as_deref_mut(),
+            extras: &mut self.extras,
         };
         let waiting = match &mut self.queue {
+            QueueState::Unlimited => 0,
             QueueState::TailDrop(buffer) => buffer.empty(cx.now),
             QueueState::Policy(driven) => {
                 driven.queue.queue_mut().flush(&mut Portion::whole(), &mut sink);
@@ -744,7 +762,7 @@ impl SimLink {
                 0
             }
         };
-        for held in self.device.iter_mut().flat_map(|device| device.drain(..)) {
+        for held in self.extras.device().map(std::mem::take).unwrap_or_default() {
             let in_flight = cx.store.get(held.packet);
             let record = DropRecord {
                 class: held.class,
@@ -754,15 +772,15 @@ impl SimLink {
                 why: Reason::Flushed,
             };
             cx.store.free(held.packet);
-            if let Some(meter) = &mut self.meter {
+            if let Some(meter) = self.extras.meter() {
                 meter.dropped(cx.now, &record);
             }
         }
-        self.lost += (self.in_flight.len() - waiting) as u64;
+        self.extras.lose((self.in_flight.len() - waiting) as u64);
         self.in_flight
             .drain(..)
             .for_each(|pending| cx.store.free(pending.packet));
-        if let Some(meter) = &mut self.meter {
+        if let Some(meter) = self.extras.meter() {
             meter.emptied(cx.now);
         }
         self.wire.clear();
@@ -786,14 +804,6 @@ impl SimLink {
         }
         self.await_first(events);
         Some(arrived.packet)
-    }
-}
-
-/// When the receiver gets a packet that arrives at this time.
-fn handed_over(arrival: Instant, interrupts: Duration) -> Instant {
-    match interrupts.nanos() {
-        0 => arrival,
-        every => Instant::from_nanos(arrival.nanos().next_multiple_of(every)),
     }
 }
 
@@ -993,8 +1003,7 @@ struct DropSink<'a> {
     now: Instant,
     events: &'a mut EventQueue,
     store: &'a mut Store,
-    meter: &'a mut Option<Box<LinkMeter>>,
-    waits: Option<&'a mut WaitRecorder>,
+    extras: &'a mut Extras,
 }
 
 impl Sink for DropSink<'_> {
@@ -1002,11 +1011,11 @@ impl Sink for DropSink<'_> {
         let in_flight = self.store.get(packet.buffer);
         notify(self.events, in_flight, self.now + DROP_NOTICE);
         let (stream, frame) = (in_flight.stream, in_flight.frame());
-        if let Some(waits) = &mut self.waits {
+        if let Some(waits) = self.extras.waits() {
             waits.drops(self.now, &packet, why);
         }
         self.store.free(packet.buffer);
-        if let Some(meter) = self.meter {
+        if let Some(meter) = self.extras.meter() {
             let record = DropRecord {
                 class: packet.class,
                 stream,
@@ -1019,10 +1028,10 @@ impl Sink for DropSink<'_> {
     }
 
     fn mark(&mut self, packet: &Packet, why: Reason) {
-        if let Some(waits) = &mut self.waits {
+        if let Some(waits) = self.extras.waits() {
             waits.marks(packet, why);
         }
-        if let Some(meter) = self.meter {
+        if let Some(meter) = self.extras.meter() {
             let stream = self.store.get(packet.buffer).stream;
             meter.marked(self.now, packet.class, stream);
         }

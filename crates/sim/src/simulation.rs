@@ -328,7 +328,7 @@ impl Simulation {
 
     /// Adds a stage before the queue of a link, behind those that it has.
     pub fn stage(&mut self, link: LinkId, stage: Box<dyn Stage>) {
-        self.links[link.0 as usize].stages.push(stage);
+        self.links[link.0 as usize].extras.some().stages.push(stage);
     }
 
     /// Meters a link from now on: with series in bins of this length, or by these settings. Packets
@@ -337,12 +337,12 @@ impl Simulation {
         let link = &mut self.links[link.0 as usize];
         let plan = link.policy().map(|(_, plan)| plan);
         let meter = LinkMeter::new(self.now, settings.into(), plan);
-        link.meter = Some(Box::new(meter));
+        link.extras.some().meter = Some(Box::new(meter));
     }
 
     /// The meter of a link, if it is watched.
     pub fn meter(&self, link: LinkId) -> Option<&LinkMeter> {
-        self.links[link.0 as usize].meter.as_deref()
+        self.links[link.0 as usize].extras.get()?.meter.as_deref()
     }
 
     /// Records from now on why packets wait at a link with a policy; `false` if it has none.
@@ -353,37 +353,39 @@ impl Simulation {
             let bandwidth = plan.link.bandwidth.min(rate);
             WaitRecorder::new(wanted, Some(plan.clone()), Some(bandwidth))
         });
-        link.waits = recorder.map(Box::new);
-        link.waits.is_some()
+        let explains = recorder.is_some();
+        link.extras.some().waits = recorder.map(Box::new);
+        explains
     }
 
     /// Ends that, and returns what was recorded.
     pub fn explained(&mut self, link: LinkId) -> Option<RecordedWaits> {
-        let waits = self.links[link.0 as usize].waits.take();
+        let waits = self.links[link.0 as usize].extras.some().waits.take();
         waits.map(|waits| waits.finish())
     }
 
     /// Captures packets that go onto a link's wire from now on, up to this many.
     pub fn capture(&mut self, link: LinkId, limit: usize) {
-        self.links[link.0 as usize].capture = Some(Box::new(LinkCapture::new(limit)));
+        let capture = Some(Box::new(LinkCapture::new(limit)));
+        self.links[link.0 as usize].extras.some().capture = capture;
     }
 
     /// The packets captured on a link.
     pub fn captured(&self, link: LinkId) -> Option<&LinkCapture> {
-        self.links[link.0 as usize].capture.as_deref()
+        self.links[link.0 as usize].extras.get()?.capture.as_deref()
     }
 
     /// Discards the packets captured on a link and continues. So a long capture that is written
     /// piece by piece takes little memory.
     pub fn clear_captured(&mut self, link: LinkId) {
-        if let Some(capture) = &mut self.links[link.0 as usize].capture {
+        if let Some(capture) = self.links[link.0 as usize].extras.capture() {
             capture.clear();
         }
     }
 
     /// The packets that a link's wire has lost; its queue counts them as sent.
     pub fn lost_on_wire(&self, link: LinkId) -> u64 {
-        self.links[link.0 as usize].lost
+        self.links[link.0 as usize].extras.lost()
     }
 
     /// What has befallen packets on a link's wire: lost are those by its impairments alone.
@@ -396,9 +398,16 @@ impl Simulation {
         self.links[link.0 as usize].carried
     }
 
-    /// The bytes of frames that were offered to a link's queue, dropped ones included.
+    /// From now on counts the frames that are offered to a link's queue.
+    pub fn count_offered(&mut self, link: LinkId) {
+        self.links[link.0 as usize].extras.some();
+    }
+
+    /// The bytes of frames that were offered to a link's queue, dropped ones included, since they
+    /// are counted; zero if they are not.
     pub fn offered(&self, link: LinkId) -> Bytes {
-        self.links[link.0 as usize].offered
+        let extras = self.links[link.0 as usize].extras.get();
+        extras.map_or(Bytes::ZERO, |parts| parts.offered)
     }
 
     /// A link's rate.
@@ -449,7 +458,7 @@ impl Simulation {
     /// What a link promises to reservations, and how it keeps that; none if it never promised
     /// anything. A class that goes keeps what was counted.
     pub fn promises(&self, link: LinkId) -> Option<&LinkPromises> {
-        self.links[link.0 as usize].promises.as_deref()
+        self.links[link.0 as usize].extras.get()?.promises.as_deref()
     }
 
     /// What an end of a flow has delivered to its application.
@@ -521,10 +530,13 @@ impl Simulation {
             }
         }
         self.now = self.now.max(end);
-        for meter in self.links.iter_mut().filter_map(|link| link.meter.as_mut()) {
-            meter.settle_until(self.now);
-        }
+        let now = self.now;
+        self.meters().for_each(|meter| meter.settle_until(now));
         RunState::Reached
+    }
+
+    fn meters(&mut self) -> impl Iterator<Item = &mut LinkMeter> {
+        self.links.iter_mut().filter_map(|link| link.extras.meter())
     }
 
     fn link_and_context(&mut self, link: u32) -> (&mut SimLink, LinkContext<'_>) {
@@ -595,7 +607,7 @@ impl Simulation {
         };
         let passed = &mut self.links[link as usize];
         if passed.cut {
-            passed.lost += 1;
+            passed.extras.lose(1);
             return self.store.free(slot);
         }
         let in_flight = self.store.get_mut(slot);

@@ -104,6 +104,7 @@ impl SimulatedNines {
                 copies.iter().for_each(|copy| clamp(sim, *copy, FIRST));
             }
         }
+        by_link.values().for_each(|host| sim.count_offered(host.back));
         Self(by_link.into_values().collect())
     }
 

@@ -4,12 +4,14 @@
 use super::{LinkContext, QueueState, SimLink, Transmission};
 use crate::medium::Access;
 use engine::units::{Duration, Instant};
+use std::collections::VecDeque;
 
 impl SimLink {
     /// When a transmission on its medium would end that begins now; none if nothing waits.
     pub(crate) fn end_on_medium(&self, cx: &LinkContext<'_>, access: &Access) -> Option<Instant> {
         let begin = cx.now + access.preamble();
-        let ends = self.device.as_ref()?.iter().scan(begin, |end, waiting| {
+        let device = self.extras.get()?.device.as_ref()?;
+        let ends = device.iter().scan(begin, |end, waiting| {
             let frame = self.framing.on_wire(cx.store.get(waiting.packet).frame());
             *end = *end + access.time_of(frame, self.wire.rate());
             Some(*end)
@@ -35,7 +37,7 @@ impl SimLink {
         let mut start = cx.now;
         let mut first = true;
         while start < end
-            && let Some(waiting) = self.device.as_mut().and_then(|device| device.pop_front())
+            && let Some(waiting) = self.extras.device().and_then(VecDeque::pop_front)
         {
             let frame = cx.store.get(waiting.packet).frame();
             let preamble = if first { access.preamble() } else { Duration::ZERO };
@@ -52,6 +54,7 @@ impl SimLink {
                     buffer.gives(frame);
                     start
                 }
+                QueueState::Unlimited => start,
             };
             let transmission = Transmission {
                 dequeued,
@@ -62,6 +65,6 @@ impl SimLink {
             (start, first) = (finish, false);
         }
         self.drive(cx);
-        self.device.as_ref().is_some_and(|device| !device.is_empty())
+        self.extras.device().is_some_and(|device| !device.is_empty())
     }
 }

@@ -51,9 +51,6 @@ impl TailDrop {
             self.queued.clear();
             return Some(now);
         }
-        if self.limit == u64::MAX {
-            return Some(free);
-        }
         while let Some(&(start, len)) = self.queued.front()
             && start <= now
         {
