@@ -359,7 +359,7 @@ impl Agent for TcpReceiver {
     }
 
     fn receive(&mut self, cx: &mut Context<'_>, packet: &SimPacket) {
-        let Payload::Tcp(segment) = packet.payload else {
+        let Payload::Tcp(segment) = &packet.payload else {
             return;
         };
         self.frames += packet.frame;
@@ -382,7 +382,7 @@ impl Agent for TcpReceiver {
         if beyond || self.echo.is_none() {
             self.echo = Some(packet.sent);
         }
-        let due = match self.accept(cx, &segment) {
+        let due = match self.accept(cx, segment) {
             AckTiming::Delayed if !first_mark => cx.now() + DELAYED_ACK,
             // The timer expires after all that arrives at this time.
             AckTiming::AfterBatch if !first_mark => cx.now(),

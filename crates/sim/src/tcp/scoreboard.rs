@@ -414,17 +414,26 @@ impl Scoreboard {
         None
     }
 
+    /// How many of the first runs are early, if the early ones are first. Mostly none is, which the
+    /// first tells without a search.
+    fn early_runs(&self, early: impl Fn(&Transmitted) -> bool) -> usize {
+        match self.first_sent.front() {
+            Some(first) if early(first) => self.first_sent.partition_point(early),
+            _ => 0,
+        }
+    }
+
     fn detect_lost_first_transmissions(&mut self, overdue: Overdue) -> Option<Instant> {
         let (first_sent, Transmitted { sent, end }) = (&self.first_sent, overdue.before);
         // The bytes that were sent before those that arrived: up to here.
-        let at = first_sent.partition_point(|run| run.sent < sent);
+        let at = self.early_runs(|run| run.sent < sent);
         let mut limit = at
             .checked_sub(1)
             .map_or(self.snd_una, |last| first_sent[last].end);
         if let Some(same) = first_sent.get(at).filter(|run| run.sent == sent) {
             limit = limit.max(end.min(same.end));
         }
-        let at = first_sent.partition_point(|run| run.sent <= overdue.by);
+        let at = self.early_runs(|run| run.sent <= overdue.by);
         let late = at
             .checked_sub(1)
             .map_or(self.snd_una, |last| first_sent[last].end);

@@ -396,6 +396,8 @@ impl TcpSender {
         let now = cx.now();
         self.restart_after_idle(now);
         let rate = self.pacing_rate();
+        // What is sent meanwhile changes none of it.
+        let allowance = self.allowance();
         let before = self.board.snd_nxt();
         self.waits_for_pace = false;
         loop {
@@ -408,7 +410,7 @@ impl TcpSender {
                 }
                 break;
             };
-            if pipe > 0 && pipe + range.len() > self.allowance() {
+            if pipe > 0 && pipe + range.len() > allowance {
                 self.cwnd_limited_at = self.board.snd_nxt();
                 break;
             }
@@ -1047,15 +1049,15 @@ impl Agent for TcpSender {
     }
 
     fn receive(&mut self, cx: &mut Context<'_>, packet: &SimPacket) {
-        let Payload::Tcp(segment) = packet.payload else {
+        let Payload::Tcp(segment) = &packet.payload else {
             return;
         };
         self.peer_sent = Some(packet.sent);
         if segment.flags.syn {
-            self.on_syn_ack(cx, &segment);
+            self.on_syn_ack(cx, segment);
         } else if self.phase != Phase::SynSent {
             self.statistics.acks += 1;
-            self.on_ack(cx, &segment);
+            self.on_ack(cx, segment);
         }
     }
 }
