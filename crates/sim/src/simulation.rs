@@ -526,6 +526,7 @@ impl Simulation {
             }
             self.tell_media();
             if std::mem::take(&mut self.paused) {
+                self.meters().for_each(LinkMeter::settle);
                 return RunState::Paused;
             }
         }

@@ -9,12 +9,51 @@ use measure::histogram::{FINE, Histogram};
 pub struct BacklogLevels {
     packets: Histogram<FINE>,
     bytes: Histogram<FINE>,
+    /// By the number of packets, the bytes that they had last and for how long, where that is not
+    /// in the histograms yet: packets are mostly of one length, so this is one addition for many
+    /// spans.
+    unsettled: Vec<(Bytes, Duration)>,
 }
 
+/// Backlogs of more packets are recorded at once.
+const MOST_UNSETTLED: usize = 1_024;
+
 impl BacklogLevels {
+    #[inline]
     pub(super) fn record(&mut self, backlog: Count, span: Duration) {
+        let packets = backlog.packets as usize;
+        match self.unsettled.get_mut(packets) {
+            Some((bytes, spans)) if *bytes == backlog.bytes => *spans += span,
+            _ => self.record_other(backlog, span),
+        }
+    }
+
+    /// The same where so many packets had other bytes last, or never were there.
+    fn record_other(&mut self, backlog: Count, span: Duration) {
+        let packets = backlog.packets as usize;
+        if packets >= MOST_UNSETTLED {
+            return self.settle_span(backlog, span);
+        }
+        if self.unsettled.len() <= packets {
+            self.unsettled.resize(packets + 1, (Bytes::ZERO, Duration::ZERO));
+        }
+        let (bytes, former) = std::mem::replace(&mut self.unsettled[packets], (backlog.bytes, span));
+        self.settle_span(Count { bytes, ..backlog }, former);
+    }
+
+    fn settle_span(&mut self, backlog: Count, span: Duration) {
         self.packets.record(backlog.packets, span.nanos());
         self.bytes.record(backlog.bytes.get(), span.nanos());
+    }
+
+    /// Puts everything into the histograms, which are read.
+    pub(super) fn settle(&mut self) {
+        let mut unsettled = std::mem::take(&mut self.unsettled);
+        for (packets, (bytes, span)) in (0..).zip(unsettled.drain(..)) {
+            self.settle_span(Count { packets, bytes }, span);
+        }
+        // Its memory stays.
+        self.unsettled = unsettled;
     }
 
     /// The time that was recorded.
@@ -100,6 +139,7 @@ mod tests {
         ] {
             levels.record(count, span);
         }
+        levels.settle();
         let packets = [600, 601, 900, 901, 1_000].map(|per_mille| levels.packets(per_mille));
         assert_eq!(packets, [0, 1, 1, 4, 4]);
         assert_eq!(levels.bytes(900), Bytes::new(100));

@@ -230,13 +230,12 @@ impl LinkMeter {
         self.windows[0].backlog()
     }
 
-    /// The whole time, and the open windows that begin by then.
-    fn open_until(&mut self, to: Instant) -> impl Iterator<Item = &mut MeterWindow> {
-        let (whole, windows) = self.windows.split_at_mut(1);
-        let open = windows[self.open - 1..]
-            .iter_mut()
-            .take_while(move |window| window.from <= to);
-        whole.iter_mut().chain(open)
+    /// Counts in the whole time, and in the open windows that begin by then.
+    #[inline]
+    fn count(&mut self, to: Instant, count: impl Fn(&mut MeterWindow)) {
+        count(&mut self.windows[0]);
+        let open = self.windows[self.open..].iter_mut();
+        open.take_while(|window| window.from <= to).for_each(count);
     }
 
     fn stream(&self, stream: u32) -> Option<usize> {
@@ -245,10 +244,7 @@ impl LinkMeter {
 
     /// Counts departures, and closes windows, up to this time.
     pub(crate) fn advance(&mut self, now: Instant) {
-        while let Some(&packet) = self.ahead.front()
-            && packet.start <= now
-        {
-            self.ahead.pop_front();
+        while let Some(packet) = self.ahead.pop_front_if(|packet| packet.start <= now) {
             self.started(&packet);
         }
         while self.windows.get(self.open).is_some_and(|window| window.to <= now) {
@@ -267,14 +263,19 @@ impl LinkMeter {
     pub(crate) fn settle_until(&mut self, now: Instant) {
         self.advance(now);
         self.record(now);
+        self.settle();
+    }
+
+    /// Lets what it has recorded be read.
+    pub(crate) fn settle(&mut self) {
+        self.windows.iter_mut().for_each(MeterWindow::settle);
     }
 
     /// Records the backlog of all classes together until now, unless there is only one class.
     fn record_all(&mut self, now: Instant) {
         let backlog = self.all;
-        if backlog.since < now && self.classes.len() > 1 {
-            self.open_until(now)
-                .for_each(|window| window.record_all(backlog, now));
+        if self.classes.len() > 1 && backlog.since < now {
+            self.count(now, |window| window.record_all(backlog, now));
             self.all.since = now;
         }
     }
@@ -295,8 +296,7 @@ impl LinkMeter {
     fn record_class(&mut self, class: usize, now: Instant) {
         let backlog = self.classes[class];
         if backlog.since < now {
-            self.open_until(now)
-                .for_each(|window| window.record_class(class, backlog, now));
+            self.count(now, |window| window.record_class(class, backlog, now));
             self.classes[class].since = now;
         }
     }
@@ -340,8 +340,7 @@ impl LinkMeter {
 
     fn counted(&mut self, packet: &Departure) {
         let stream = self.stream(packet.stream);
-        self.open_until(packet.finish)
-            .for_each(|window| window.departed(packet, stream));
+        self.count(packet.finish, |window| window.departed(packet, stream));
     }
 
     /// The queue and the device lose what has not started.
@@ -359,8 +358,7 @@ impl LinkMeter {
                 why: Reason::Flushed,
             };
             let stream = self.stream(packet.stream);
-            self.open_until(now)
-                .for_each(|window| window.dropped(now, &record, stream));
+            self.count(now, |window| window.dropped(now, &record, stream));
         }
     }
 
@@ -387,8 +385,7 @@ impl LinkMeter {
         };
         self.removed(now, record.class, record.frame, record.arrived);
         let stream = self.stream(record.stream);
-        self.open_until(now)
-            .for_each(|window| window.dropped(now, record, stream));
+        self.count(now, |window| window.dropped(now, record, stream));
     }
 
     /// A packet is marked.
@@ -396,8 +393,7 @@ impl LinkMeter {
         self.advance(now);
         let stream = self.stream(stream);
         let row = self.row(class).0 as usize;
-        self.open_until(now)
-            .for_each(|window| window.marked(now, row, stream));
+        self.count(now, |window| window.marked(now, row, stream));
     }
 }
 

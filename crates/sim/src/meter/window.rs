@@ -52,6 +52,17 @@ impl MeterTally {
         self.drops_by_reason[why as usize]
     }
 
+    /// A packet departs; `begun`: in the window of this tally.
+    fn departed(&mut self, packet: &Departure, begun: bool) {
+        self.series
+            .spread(packet.start, packet.finish, packet.frame.get());
+        if begun {
+            self.sent += packet.frame;
+            self.queueing_delays.record(packet.start.since(packet.arrived));
+            self.node_delays.record(packet.finish.since(packet.arrived));
+        }
+    }
+
     /// Adds another with the same bins, but for the backlog: percentiles do not add up.
     fn merge(&mut self, other: &Self) {
         let counts = [(&mut self.sent, other.sent), (&mut self.dropped, other.dropped)];
@@ -151,46 +162,46 @@ impl MeterWindow {
         self.from <= at && at < self.to
     }
 
-    /// The tallies of a class and of its stream.
-    fn tallies(&mut self, class: usize, stream: Option<usize>) -> impl Iterator<Item = &mut MeterTally> {
-        if let Some(stream) = stream
-            && self.streams.len() <= stream
-        {
-            let empty = &self.empty;
-            self.streams
-                .resize_with(stream + 1, || MeterTally::new(empty.clone()));
+    /// Counts in the tallies of a class and of its stream.
+    #[inline]
+    fn tally(&mut self, class: usize, stream: Option<usize>, count: impl Fn(&mut MeterTally)) {
+        self.classes.get_mut(class).into_iter().for_each(&count);
+        if let Some(stream) = stream {
+            if self.streams.len() <= stream {
+                let empty = &self.empty;
+                self.streams
+                    .resize_with(stream + 1, || MeterTally::new(empty.clone()));
+            }
+            count(&mut self.streams[stream]);
         }
-        let stream = stream.and_then(|stream| self.streams.get_mut(stream));
-        self.classes.get_mut(class).into_iter().chain(stream)
     }
 
     pub(super) fn departed(&mut self, packet: &Departure, stream: Option<usize>) {
         let begun = self.contains(packet.start);
-        for tally in self.tallies(packet.class.0 as usize, stream) {
-            tally
-                .series
-                .spread(packet.start, packet.finish, packet.frame.get());
-            if begun {
-                tally.sent += packet.frame;
-                tally.queueing_delays.record(packet.start.since(packet.arrived));
-                tally.node_delays.record(packet.finish.since(packet.arrived));
-            }
-        }
+        self.tally(packet.class.0 as usize, stream, |tally| {
+            tally.departed(packet, begun);
+        });
     }
 
     pub(super) fn dropped(&mut self, at: Instant, record: &DropRecord, stream: Option<usize>) {
         if self.contains(at) {
-            for tally in self.tallies(record.class.0 as usize, stream) {
+            self.tally(record.class.0 as usize, stream, |tally| {
                 tally.dropped += record.frame;
                 tally.drops_by_reason[record.why as usize] += 1;
-            }
+            });
         }
     }
 
     pub(super) fn marked(&mut self, at: Instant, class: usize, stream: Option<usize>) {
         if self.contains(at) {
-            self.tallies(class, stream).for_each(|tally| tally.marked += 1);
+            self.tally(class, stream, |tally| tally.marked += 1);
         }
+    }
+
+    /// Settles what is known of backlogs, so that they can be read.
+    pub(super) fn settle(&mut self) {
+        self.backlog.settle();
+        self.classes.iter_mut().for_each(|tally| tally.backlog.settle());
     }
 
     /// The part of the time from `since` to `now` that lies in the window.
