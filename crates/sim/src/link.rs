@@ -18,9 +18,11 @@
 mod extras;
 mod on_medium;
 mod tail_drop;
+mod transmission;
 
 use self::extras::Extras;
 use self::tail_drop::TailDrop;
+use self::transmission::Transmission;
 use crate::event_queue::{Event, EventKey, EventQueue};
 use crate::meter::{Departure, DropRecord};
 use crate::packet::{InFlight, Store};
@@ -805,19 +807,6 @@ impl SimLink {
         self.await_first(events);
         Some(arrived.packet)
     }
-}
-
-/// A packet that goes onto the wire.
-#[derive(Clone, Copy, Debug)]
-struct Transmission {
-    packet: Buffer,
-    class: ClassId,
-    /// When it arrived at the queue.
-    arrived: Instant,
-    /// When it leaves the queue.
-    dequeued: Instant,
-    /// When its first bit goes onto the wire.
-    start: Instant,
 }
 
 /// The engine's queue, and the state of the driver behind it.

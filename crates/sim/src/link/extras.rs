@@ -1,7 +1,7 @@
 //! What few links have: who watches or changes what passes them, and what their receiver or their
 //! medium does. It is apart from what all links have, which every packet of every flow reads.
 
-use super::Transmission;
+use super::transmission::Transmission;
 use crate::capture::LinkCapture;
 use crate::meter::LinkMeter;
 use crate::promised::LinkPromises;
@@ -25,7 +25,7 @@ pub(crate) struct Parts {
     pub(crate) stages: Vec<Box<dyn Stage>>,
     /// What waits to be sent, if its wire is a medium that others share.
     pub(super) device: Option<VecDeque<Transmission>>,
-    /// See [`LinkSpec`](super::LinkSpec).
+    /// Its receiver takes packets at multiples of this time only; zero: at once.
     interrupts: Duration,
     /// Packets that the wire has lost.
     lost: u64,
