@@ -12,8 +12,9 @@
 //! - *Inelastic.* Each sixth return they compete for a while, whatever they see. Those that want
 //!   more leave them little. If they have what they had, others take a fixed part, or the link has
 //!   become slower: it is full at what it carries.
-//! - *False alarms.* If members are soon back several times in succession, losses have another
-//!   cause, such as a radio link. The witness then keeps silent for a while.
+//! - *False alarms.* A loss without a queue is that of a radio link. If members are back at once,
+//!   there was nobody: the witness then keeps silent for a while. A buffer of less than two
+//!   milliseconds shows no queue, so that over it nobody is seen.
 //!
 //! Members that are away waste a long path: a flow that has lost data needs seconds to take it.
 
@@ -56,11 +57,10 @@ const PATIENT_EACH: u32 = 6;
 const PATIENT_FOR: f64 = 0.4;
 const PATIENT_RTTS: f64 = 8.0;
 const AS_BEFORE: f64 = 0.75;
-/// So many alarms in succession, within this many seconds after members were back, are false ones,
-/// and silence the witness for so many seconds.
-const FALSE_ALARMS: u32 = 4;
-const AGAIN: f64 = 5.0;
-const SILENT: f64 = 30.0;
+/// An alarm after which members are back at once was a false one, and silences the witness for so
+/// many seconds; the next one twice as long, up to a maximum.
+const SILENT: f64 = 5.0;
+const SILENT_MAX: f64 = 60.0;
 
 /// The link in a tick.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -107,11 +107,11 @@ pub(super) struct OverflowWitness {
     before: f64,
     in_vain: u32,
     returning: f64,
-    /// Seconds since members were away, and the alarms in succession.
-    since: f64,
-    alarms: u32,
-    /// It keeps silent for this many seconds.
+    /// It keeps silent for this many seconds, after the last false alarm for so many in all.
     silent: f64,
+    silence: f64,
+    /// Seconds since a queue was seen.
+    queueless: f64,
     /// The rate at which the link was found full, in bits per second.
     full_at: Option<f64>,
 }
@@ -124,9 +124,9 @@ impl Default for OverflowWitness {
             before: 0.0,
             in_vain: 0,
             returning: 0.0,
-            since: f64::INFINITY,
-            alarms: 0,
             silent: 0.0,
+            silence: 0.0,
+            queueless: f64::INFINITY,
             full_at: None,
         }
     }
@@ -164,10 +164,13 @@ impl OverflowWitness {
     ) {
         let mut flows: Vec<&mut FlowController> = flows.collect();
         self.silent = (self.silent - link.seconds).max(0.0);
-        self.since = if self.yields() {
-            0.0
-        } else {
-            self.since + link.seconds
+        self.queueless = match flows.iter().any(|flow| queue_is_seen(flow)) {
+            true => 0.0,
+            false => self.queueless + link.seconds,
+        };
+        let link = OverflowingLink {
+            lost: link.lost && self.queueless <= link.seconds + link.round_trip,
+            ..link
         };
         let used = link.lost || flows.iter().any(|flow| is_in_use(flow, link.rate));
         self.state = match self.state {
@@ -188,12 +191,7 @@ impl OverflowWitness {
     fn listen(&mut self, flows: &mut [&mut FlowController], link: &OverflowingLink) -> OverflowState {
         let below = link.recent.max(link.total) < BELOW * link.rate && link.proven >= PROVEN * link.rate;
         let shallow = |flow: &&mut FlowController| flow.queue() < (DEEP_FRACTION * flow.base_rtt()).max(DEEP);
-        if !link.unexplained || !below || self.silent > 0.0 || !flows.iter().all(shallow) {
-            return OverflowState::Watches;
-        }
-        self.alarms = if self.since < AGAIN { self.alarms + 1 } else { 1 };
-        if self.alarms > FALSE_ALARMS {
-            (self.alarms, self.silent) = (0, SILENT);
+        if !link.lost || !link.unexplained || !below || self.silent > 0.0 || !flows.iter().all(shallow) {
             return OverflowState::Watches;
         }
         (self.before, self.in_vain, self.returning) = (link.recent, 0, 0.0);
@@ -218,7 +216,7 @@ impl OverflowWitness {
         link: &OverflowingLink,
     ) -> OverflowState {
         if link.recent >= PROVEN * link.rate {
-            return is_back(flows);
+            return self.is_over(flows);
         }
         let allowed = |flow: &&mut FlowController| flow.ceiling.min(flow.wanted) * 8.0 / flow.base_rtt();
         let allowed: f64 = flows.iter().map(allowed).sum();
@@ -240,17 +238,27 @@ impl OverflowWitness {
         }
         match flows.iter().any(|flow| flow.ceiling < flow.wanted) {
             true => OverflowState::Returns { held: 0.0 },
-            false if settled => is_back(flows),
+            false if settled => self.is_over(flows),
             false => OverflowState::Returns {
                 held: held + link.seconds,
             },
         }
     }
 
+    /// They are back, and were not sent away again.
+    fn is_over(&mut self, flows: &mut [&mut FlowController]) -> OverflowState {
+        self.silence = match self.in_vain {
+            0 => (2.0 * self.silence).clamp(SILENT, SILENT_MAX),
+            _ => 0.0,
+        };
+        self.silent = self.silence;
+        is_back(flows)
+    }
+
     /// They returned in vain.
     fn go_again(&mut self, flows: &mut [&mut FlowController], link: &OverflowingLink) -> OverflowState {
         self.gone_for = (2.0 * self.gone_for).min(GONE_MAX);
-        (self.alarms, self.in_vain, self.returning) = (0, self.in_vain + 1, 0.0);
+        (self.in_vain, self.returning) = (self.in_vain + 1, 0.0);
         leave(flows, link)
     }
 
@@ -269,10 +277,15 @@ impl OverflowWitness {
     }
 }
 
-/// Whether this connection sees the buffer in use.
+/// Whether this connection sees a queue, its own or not.
+fn queue_is_seen(flow: &FlowController) -> bool {
+    flow.latest_rtt() - flow.base_rtt() > IN_USE.max(IN_USE_FRACTION * flow.base_rtt())
+}
+
+/// Whether this connection sees the buffer in use by others.
 fn is_in_use(flow: &FlowController, rate: f64) -> bool {
     let at_once = (flow.window / 2.0).clamp(AT_ONCE * flow.mss, AT_ONCE_MAX * flow.mss) * 8.0 / rate;
-    flow.latest_rtt() - flow.base_rtt() > IN_USE.max(IN_USE_FRACTION * flow.base_rtt()).max(at_once)
+    queue_is_seen(flow) && flow.latest_rtt() - flow.base_rtt() > at_once
 }
 
 /// What the smallest windows carry.
