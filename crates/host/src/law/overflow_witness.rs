@@ -16,7 +16,8 @@
 //!   there was nobody: the witness then keeps silent for a while. A buffer of less than two
 //!   milliseconds shows no queue, so that over it nobody is seen.
 //!
-//! Members that are away waste a long path: a flow that has lost data needs seconds to take it.
+//! Over long paths there is no alarm: members that are away waste them, as a flow that has lost data
+//! needs seconds to take them.
 
 use super::flow_controller::{FlowController, LEAST};
 

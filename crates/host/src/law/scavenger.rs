@@ -439,9 +439,11 @@ impl Scavenger {
             return;
         }
         let raised = self.witness.is_busy() || self.window_cap.is_searching();
+        // Over a long path a false alarm costs seconds, and others that have lost data need them.
+        let long = self.is_long();
         let link = OverflowingLink {
             lost: self.losses.is_losing(),
-            unexplained: self.losses.begins() && link.settled && !link.beside_others && !raised,
+            unexplained: self.losses.begins() && link.settled && !link.beside_others && !raised && !long,
             recent: link.recent,
             total: link.total,
             other_way: self.other_way.may_be_queued(),
