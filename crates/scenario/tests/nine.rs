@@ -121,6 +121,30 @@ link = [
 }
 
 #[test]
+fn random_losses_of_a_lone_download_are_nobodys_traffic() {
+    for loss in ["0.001", "0.005"] {
+        let received = |under_nine: &str| {
+            let line = format!(
+                r#"
+[[link]]
+between = ["provider", "home"]
+rate = "10 Mbit/s"
+buffer = "100 kB"
+loss = "{loss}"
+"#
+            );
+            let outcome = over(r#""home""#, &line, &download(under_nine));
+            rates(&outcome, 3, 20)[0]
+        };
+        let (with, without) = (received(", nine = true"), received(""));
+        assert!(
+            (0.85..1.1).contains(&(with / without)),
+            "{loss}: {with:.2} of {without:.2} Mbit/s"
+        );
+    }
+}
+
+#[test]
 fn flows_under_nine_share_by_weight() {
     let flows = format!(
         "{}, {}",

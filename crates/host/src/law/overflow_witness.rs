@@ -16,8 +16,8 @@
 //!   there was nobody: the witness then keeps silent for a while. A buffer of less than two
 //!   milliseconds shows no queue, so that over it nobody is seen.
 //!
-//! Over long paths there is no alarm: members that are away waste them, as a flow that has lost data
-//! needs seconds to take them.
+//! Over long paths there is no alarm: members that are away waste them, as a flow that has lost
+//! data needs seconds to take them.
 
 use super::flow_controller::{FlowController, LEAST};
 

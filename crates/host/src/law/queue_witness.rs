@@ -15,7 +15,7 @@
 //!
 //! A flow of another host that has lost data in its slow start grows slower than members return,
 //! so that it gets less for some seconds. In a buffer of a quarter of a BDP, or of a few
-//! milliseconds, its queue is within the tolerance.
+//! milliseconds, its queue is within the tolerance: see `overflow_witness`.
 //!
 //! What a queue is told by (see `flow_controller`):
 //!
