@@ -333,15 +333,10 @@ impl SimLink {
         if !driven.queue.queue_mut().retune(cx.now, root) {
             let queue = plan.build(driven.seed);
             let mut former = succeeded(&mut driven.queue, cx.now, queue, driven.plan.classes.len(), Some);
-            let mut sink = DropSink {
-                now: cx.now,
-                events: cx.events,
-                store: cx.store,
-                extras: &mut self.extras,
-            };
+            let mut sink = DropSink::of(cx, &mut self.extras);
             for packet in hand_over(&mut former) {
                 // The sink has seen a refusal.
-                let _ = driven.queue.enqueue(cx.now, packet, &mut sink);
+                let _ = driven.queue.enqueue(sink.now, packet, &mut sink);
             }
         }
         if driven.queue.bandwidth().is_some() {
@@ -407,14 +402,9 @@ impl SimLink {
             if let Some(promises) = self.extras.promises() {
                 promises.moved(&packet);
             }
-            let mut sink = DropSink {
-                now: cx.now,
-                events: cx.events,
-                store: cx.store,
-                extras: &mut self.extras,
-            };
+            let mut sink = DropSink::of(cx, &mut self.extras);
             // The sink has seen a refusal.
-            let _ = driven.queue.enqueue(cx.now, packet, &mut sink);
+            let _ = driven.queue.enqueue(sink.now, packet, &mut sink);
         }
         self.drive(cx);
         true
@@ -509,14 +499,9 @@ impl SimLink {
         if let Some(early) = found {
             cx.store.get_mut(packet).state.is_found(early.is_none());
         }
-        let mut sink = DropSink {
-            now: cx.now,
-            events: cx.events,
-            store: cx.store,
-            extras: &mut self.extras,
-        };
+        let mut sink = DropSink::of(cx, &mut self.extras);
         // The sink has seen a refusal.
-        let verdict = driven.queue.enqueue(cx.now, offered, &mut sink);
+        let verdict = driven.queue.enqueue(sink.now, offered, &mut sink);
         if let (Some(promises), Some(early)) = (self.extras.promises(), found) {
             promises.answered((cx.now, class), early, verdict);
         }
@@ -561,12 +546,7 @@ impl SimLink {
     fn drive(&mut self, cx: &mut LinkContext<'_>) {
         let now = cx.now;
         while let QueueState::Policy(driven) = &mut self.queue {
-            let mut sink = DropSink {
-                now,
-                events: cx.events,
-                store: cx.store,
-                extras: &mut self.extras,
-            };
+            let mut sink = DropSink::of(cx, &mut self.extras);
             let step = driven.next(now, &mut sink);
             let idle = self.wire.free_at() < now && !matches!(step, DriverStep::Wait(_));
             if std::mem::take(&mut driven.ring_was_full)
@@ -748,16 +728,11 @@ impl SimLink {
 
     /// The host at its beginning restarts: what is queued and in flight is lost, and the wire free.
     pub(crate) fn restart(&mut self, cx: &mut LinkContext<'_>) {
-        let mut sink = DropSink {
-            now: cx.now,
-            events: cx.events,
-            store: cx.store,
-            extras: &mut self.extras,
-        };
         let waiting = match &mut self.queue {
             QueueState::Unlimited => 0,
             QueueState::TailDrop(buffer) => buffer.empty(cx.now),
             QueueState::Policy(driven) => {
+                let mut sink = DropSink::of(cx, &mut self.extras);
                 driven.queue.queue_mut().flush(&mut Portion::whole(), &mut sink);
                 driven.ring.clear();
                 driven.timer = None;
@@ -993,6 +968,17 @@ struct DropSink<'a> {
     events: &'a mut EventQueue,
     store: &'a mut Store,
     extras: &'a mut Extras,
+}
+
+impl<'a> DropSink<'a> {
+    fn of(cx: &'a mut LinkContext<'_>, extras: &'a mut Extras) -> Self {
+        Self {
+            now: cx.now,
+            events: cx.events,
+            store: cx.store,
+            extras,
+        }
+    }
 }
 
 impl Sink for DropSink<'_> {
