@@ -49,12 +49,12 @@ const DUPLICATES: u64 = 3;
 pub struct SenderStatistics {
     /// Segments with data.
     pub segments: u64,
-    /// Their bytes of data.
+    /// Of those, retransmissions.
+    pub retransmissions: u64,
+    /// The bytes of data of all of them.
     pub bytes: u64,
     /// ACKs that arrived.
     pub acks: u64,
-    /// Of those, retransmissions.
-    pub retransmissions: u64,
     /// Expired retransmission timers, those of the SYN included.
     pub timeouts: u64,
     /// Recoveries that began without a timeout.
