@@ -20,6 +20,7 @@
 //! data needs seconds to take them.
 
 use super::flow_controller::{FlowController, LEAST};
+use super::queue_witness::LinkLoad;
 
 /// The link was full without a loss: it carried this fraction of its rate.
 const PROVEN: f64 = 0.9;
@@ -70,31 +71,25 @@ pub(super) struct OverflowingLink {
     /// have just done explains.
     pub(super) lost: bool,
     pub(super) unexplained: bool,
-    /// What it carries over a round trip, and over some more time.
-    pub(super) recent: f64,
-    pub(super) total: f64,
+    pub(super) load: LinkLoad,
     /// The other direction may have a queue, which RTTs contain.
     pub(super) other_way: bool,
     /// The most that it carried without a loss, and its rate.
     pub(super) proven: f64,
     pub(super) rate: f64,
-    /// The longest RTT, and the time since the last tick, in seconds.
-    pub(super) round_trip: f64,
-    pub(super) seconds: f64,
 }
 
 /// What the witness is doing.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 enum OverflowState {
     /// No loss that has to be explained.
-    #[default]
     Watches,
     /// Members have the smallest windows; for this many seconds the buffer was not in use.
     Away { unused: f64 },
     /// They send nothing for this many more seconds.
     Parked { left: f64 },
-    /// Windows grow; they are as large as is wanted for this many seconds.
-    Returns { held: f64 },
+    /// Windows grow, for so many seconds; they are as large as is wanted for the last of them.
+    Returns { past: f64, held: f64 },
 }
 
 /// The witness's state.
@@ -103,11 +98,9 @@ pub(super) struct OverflowWitness {
     state: OverflowState,
     /// Seconds without use of the buffer after which members return.
     gone_for: f64,
-    /// What the link carried at the alarm, the returns in vain since, and for how many seconds this
-    /// return has gone on.
+    /// What the link carried at the alarm, and the returns in vain since.
     before: f64,
     in_vain: u32,
-    returning: f64,
     /// It keeps silent for this many seconds, after the last false alarm for so many in all.
     silent: f64,
     silence: f64,
@@ -124,7 +117,6 @@ impl Default for OverflowWitness {
             gone_for: GONE_FOR,
             before: 0.0,
             in_vain: 0,
-            returning: 0.0,
             silent: 0.0,
             silence: 0.0,
             queueless: f64::INFINITY,
@@ -164,13 +156,13 @@ impl OverflowWitness {
         link: OverflowingLink,
     ) {
         let mut flows: Vec<&mut FlowController> = flows.collect();
-        self.silent = (self.silent - link.seconds).max(0.0);
+        self.silent = (self.silent - link.load.seconds).max(0.0);
         self.queueless = match flows.iter().any(|flow| queue_is_seen(flow)) {
             true => 0.0,
-            false => self.queueless + link.seconds,
+            false => self.queueless + link.load.seconds,
         };
         let link = OverflowingLink {
-            lost: link.lost && self.queueless <= link.seconds + link.round_trip,
+            lost: link.lost && self.queueless <= link.load.seconds + link.load.round_trip,
             ..link
         };
         let used = link.lost || flows.iter().any(|flow| is_in_use(flow, link.rate));
@@ -178,33 +170,37 @@ impl OverflowWitness {
             OverflowState::Watches if link.other_way => OverflowState::Watches,
             _ if link.other_way => is_back(&mut flows),
             OverflowState::Watches => self.listen(&mut flows, &link),
-            OverflowState::Parked { left } if left > link.seconds => OverflowState::Parked {
-                left: left - link.seconds,
+            OverflowState::Parked { left } if left > link.load.seconds => OverflowState::Parked {
+                left: left - link.load.seconds,
             },
             OverflowState::Parked { .. } => OverflowState::Away { unused: 0.0 },
-            OverflowState::Away { unused } if used && unused > link.round_trip => leave(&mut flows, &link),
+            OverflowState::Away { unused } if used && unused > link.load.round_trip => {
+                leave(&mut flows, &link)
+            }
             OverflowState::Away { .. } if used => OverflowState::Away { unused: 0.0 },
-            OverflowState::Away { unused } => self.wait(&mut flows, unused + link.seconds, &link),
-            OverflowState::Returns { held } => self.come_back(&mut flows, held, used, &link),
+            OverflowState::Away { unused } => self.wait(&mut flows, unused + link.load.seconds, &link),
+            OverflowState::Returns { past, held } => {
+                self.come_back(&mut flows, (past + link.load.seconds, held), used, &link)
+            }
         };
     }
 
     fn listen(&mut self, flows: &mut [&mut FlowController], link: &OverflowingLink) -> OverflowState {
-        let below = link.recent.max(link.total) < BELOW * link.rate && link.proven >= PROVEN * link.rate;
+        let below =
+            link.load.recent.max(link.load.total) < BELOW * link.rate && link.proven >= PROVEN * link.rate;
         let shallow = |flow: &&mut FlowController| flow.queue() < (DEEP_FRACTION * flow.base_rtt()).max(DEEP);
         if !link.lost || !link.unexplained || !below || self.silent > 0.0 || !flows.iter().all(shallow) {
             return OverflowState::Watches;
         }
-        (self.before, self.in_vain, self.returning) = (link.recent, 0, 0.0);
-        self.gone_for = GONE_FOR;
+        (self.before, self.in_vain, self.gone_for) = (link.load.recent, 0, GONE_FOR);
         leave(flows, link)
     }
 
     fn wait(&self, flows: &mut [&mut FlowController], unused: f64, link: &OverflowingLink) -> OverflowState {
         // Connections that have begun meanwhile wait, too.
         keep_least(flows);
-        match unused >= self.gone_for + GONE_RTTS * link.round_trip {
-            true => OverflowState::Returns { held: 0.0 },
+        match unused >= self.gone_for + GONE_RTTS * link.load.round_trip {
+            true => OverflowState::Returns { past: 0.0, held: 0.0 },
             false => OverflowState::Away { unused },
         }
     }
@@ -212,21 +208,20 @@ impl OverflowWitness {
     fn come_back(
         &mut self,
         flows: &mut [&mut FlowController],
-        held: f64,
+        (past, held): (f64, f64),
         used: bool,
         link: &OverflowingLink,
     ) -> OverflowState {
-        if link.recent >= PROVEN * link.rate {
+        if link.load.recent >= PROVEN * link.rate {
             return self.is_over(flows);
         }
         let allowed = |flow: &&mut FlowController| flow.ceiling.min(flow.wanted) * 8.0 / flow.base_rtt();
         let allowed: f64 = flows.iter().map(allowed).sum();
-        let settled = held > HELD_FOR + HELD_RTTS * link.round_trip;
+        let settled = held > HELD_FOR + HELD_RTTS * link.load.round_trip;
         // A queue that members may make themselves tells nothing until what they carry is known.
         let tells = settled || held == 0.0 && allowed < BELOW * link.rate;
-        self.returning += link.seconds;
         let patient = (self.in_vain + 1).is_multiple_of(PATIENT_EACH);
-        let over = self.returning > PATIENT_FOR + PATIENT_RTTS * link.round_trip;
+        let over = past > PATIENT_FOR + PATIENT_RTTS * link.load.round_trip;
         match patient {
             true if over || settled => return self.decide(flows, used, link),
             false if link.lost || used && tells => return self.go_again(flows, link),
@@ -234,14 +229,15 @@ impl OverflowWitness {
         }
         for flow in flows.iter_mut().filter(|flow| flow.ceiling.is_finite()) {
             let most = (flow.wanted / STEPS).max(STEP_MIN * flow.mss);
-            let step = (GROWTH * flow.ceiling).min(most) * (link.seconds / flow.latest_rtt()).min(1.0);
+            let step = (GROWTH * flow.ceiling).min(most) * (link.load.seconds / flow.latest_rtt()).min(1.0);
             flow.ceiling = (flow.ceiling + step).min(flow.wanted.max(LEAST * flow.mss));
         }
         match flows.iter().any(|flow| flow.ceiling < flow.wanted) {
-            true => OverflowState::Returns { held: 0.0 },
+            true => OverflowState::Returns { past, held: 0.0 },
             false if settled => self.is_over(flows),
             false => OverflowState::Returns {
-                held: held + link.seconds,
+                past,
+                held: held + link.load.seconds,
             },
         }
     }
@@ -259,7 +255,7 @@ impl OverflowWitness {
     /// They returned in vain.
     fn go_again(&mut self, flows: &mut [&mut FlowController], link: &OverflowingLink) -> OverflowState {
         self.gone_for = (2.0 * self.gone_for).min(GONE_MAX);
-        (self.in_vain, self.returning) = (self.in_vain + 1, 0.0);
+        self.in_vain += 1;
         leave(flows, link)
     }
 
@@ -270,10 +266,10 @@ impl OverflowWitness {
         used: bool,
         link: &OverflowingLink,
     ) -> OverflowState {
-        if link.recent < AS_BEFORE * self.before {
+        if link.load.recent < AS_BEFORE * self.before {
             return self.go_again(flows, link);
         }
-        self.full_at = used.then_some(link.recent);
+        self.full_at = used.then_some(link.load.recent);
         is_back(flows)
     }
 }

@@ -425,7 +425,7 @@ impl Scavenger {
         if !self.overflow.yields() {
             self.witness.watch(self.controllers.values_mut(), link);
         }
-        self.watch_losses(rate, &link);
+        self.watch_losses(rate, link);
         let full_at = self.witness.take_full_at().or(self.overflow.take_full_at());
         if let Some(rate) = full_at {
             self.estimate.is_full_at(rate);
@@ -434,7 +434,7 @@ impl Scavenger {
 
     /// Looks for losses that no window explains. Those of uploads are seen later than what they
     /// offered.
-    fn watch_losses(&mut self, rate: f64, link: &LinkLoad) {
+    fn watch_losses(&mut self, rate: f64, load: LinkLoad) {
         if self.direction == DataDirection::Upload {
             return;
         }
@@ -443,14 +443,11 @@ impl Scavenger {
         let long = self.is_long();
         let link = OverflowingLink {
             lost: self.losses.is_losing(),
-            unexplained: self.losses.begins() && link.settled && !link.beside_others && !raised && !long,
-            recent: link.recent,
-            total: link.total,
+            unexplained: self.losses.begins() && load.settled && !load.beside_others && !raised && !long,
+            load,
             other_way: self.other_way.may_be_queued(),
             proven: self.losses.proven(),
             rate,
-            round_trip: link.round_trip,
-            seconds: link.seconds,
         };
         self.overflow.watch(self.controllers.values_mut(), link);
     }
@@ -639,20 +636,13 @@ impl Scavenger {
             let Some(flow) = self.controllers.get_mut(&sample.id) else {
                 continue;
             };
-            if !goes[i] {
+            if parks || !goes[i] {
                 flow.park();
-                self.order(sample, targets[i], FlowLimit::Parked, cap_reason(tick, sample));
-                continue;
-            }
-            if parks {
-                flow.park();
-                let queue = flow.queue_us();
-                self.order(
-                    sample,
-                    targets[i],
-                    FlowLimit::Parked,
-                    LimitReason::QueueGrows(queue),
-                );
+                let reason = match goes[i] {
+                    true => LimitReason::QueueGrows(flow.queue_us()),
+                    false => cap_reason(tick, sample),
+                };
+                self.order(sample, targets[i], FlowLimit::Parked, reason);
                 continue;
             }
             let capped = capped[i];
