@@ -8,8 +8,9 @@
 //!   [`delay_law`]: its substitute where the link's rate is unknown;
 //! - [`autorate`]: no windows, but the rate of a shaper whose line varies;
 //! - [`full_link_clamp`]: the paper's law: windows are clamped while the link is full;
-//! - [`rate_meter`], [`rate_estimate`], `queue_witness`, `loss_witness`, `window_cap`, `other_way`,
-//!   [`share`], [`flow_controller`], `turns`, `cap_budget`: parts of the default law.
+//! - [`rate_meter`], [`rate_estimate`], `queue_witness`, `loss_witness`, `overflow_witness`,
+//!   `window_cap`, `this_way`, `other_way`, [`share`], [`flow_controller`], `turns`, `cap_budget`:
+//!   parts of the default law.
 
 pub mod autorate;
 mod cap_budget;
@@ -24,6 +25,7 @@ pub mod rate_estimate;
 pub mod rate_meter;
 pub mod scavenger;
 pub mod share;
+mod this_way;
 mod turns;
 mod window_cap;
 

@@ -27,6 +27,16 @@ pub enum DataDirection {
     Upload,
 }
 
+impl DataDirection {
+    /// The opposite one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Download => Self::Upload,
+            Self::Upload => Self::Download,
+        }
+    }
+}
+
 /// A member's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {

@@ -18,7 +18,7 @@ use crate::tick::{DataDirection, LawInput};
 const MEAN: f64 = 0.4;
 /// The part of what comes that its acknowledgments are at most: 94 bytes for each full frame
 /// beyond a hole.
-const ACKNOWLEDGMENTS: f64 = 0.065;
+pub(super) const ACKNOWLEDGMENTS: f64 = 0.065;
 /// What else goes is a trifle below this part of the link's rate, and below this many bits per
 /// second.
 const TRIFLE: f64 = 0.01;
@@ -42,12 +42,8 @@ pub(super) struct OtherWay {
 impl OtherWay {
     /// Of a law for this direction.
     pub(super) fn new(of: DataDirection) -> Self {
-        let other = match of {
-            DataDirection::Download => DataDirection::Upload,
-            DataDirection::Upload => DataDirection::Download,
-        };
         Self {
-            meter: RateMeter::new(other),
+            meter: RateMeter::new(of.other()),
             most: 0.0,
             since: f64::INFINITY,
         }

@@ -129,6 +129,7 @@ use super::queue_witness::{LinkLoad, QueueWitness};
 use super::rate_estimate::{LinkEvidence, RateEstimate};
 use super::rate_meter::{RateMeter, TickRates};
 use super::share::{ShareClaim, divide};
+use super::this_way::ThisWay;
 use super::turns::{Candidate, LeastOne, TurnScheduler};
 use super::window_cap::{FreeLink, WindowCap};
 use super::{INTERVAL, Law, WATCHFUL};
@@ -263,6 +264,9 @@ pub struct Scavenger {
     meter: RateMeter,
     estimate: RateEstimate,
     witness: QueueWitness,
+    this_way: ThisWay,
+    /// The mean rate of acknowledgments, of data of the other direction.
+    acknowledgments: f64,
     other_way: OtherWay,
     state: State,
     /// Seconds since a connection began or ended.
@@ -297,6 +301,8 @@ impl Scavenger {
             meter: RateMeter::new(direction),
             estimate: RateEstimate::default(),
             witness: QueueWitness::default(),
+            this_way: ThisWay::new(direction),
+            acknowledgments: 0.0,
             other_way: OtherWay::new(direction),
             state: State::Free { seconds: 0.0 },
             same_flows: 0.0,
@@ -542,22 +548,23 @@ impl Scavenger {
         rtts.fold(f64::INFINITY, f64::min) > LONG_RTT
     }
 
-    /// The rate T of all members together.
+    /// The rate T of all members together, less that of their acknowledgments.
     fn members_rate(&self, rate: f64) -> f64 {
         let reserve = RESERVE * rate;
-        match self.state {
+        let all = match self.state {
             State::Free { .. } => rate,
             State::Onset { .. } if self.is_long() => {
                 let others = self.meter.others(0.0).max(self.meter.others(SHORT_MEAN));
-                (ONSET_LOAD * rate - ONSET_ROOM * others).max(reserve)
+                ONSET_LOAD * rate - ONSET_ROOM * others
             }
             State::Onset { .. } => reserve,
             State::Active { .. } => {
                 let others = self.meter.others(LONG_MEAN).max(self.meter.others(SHORT_MEAN));
                 let left = TARGET_LOAD * rate - others - self.margin * rate;
-                left.min(self.restraint * rate).max(reserve)
+                left.min(self.restraint * rate)
             }
-        }
+        };
+        (all - self.acknowledgments).max(reserve)
     }
 
     /// The target of each connection, in the sequence of the tick. `demand` is what one can use.
@@ -609,8 +616,9 @@ impl Scavenger {
     /// The orders while the link is free: the aggregate window cap, divided in proportion to
     /// shares. A capped connection gets the rate of its cap.
     fn limit_when_free(&mut self, tick: &LawInput<'_>, rate: f64, seconds: f64) {
-        let shares = self.shares(tick, rate);
-        let fair = self.targets(tick, rate, |_| f64::INFINITY);
+        let left = self.members_rate(rate);
+        let shares = self.shares(tick, left);
+        let fair = self.targets(tick, left, |_| f64::INFINITY);
         // No window limits uploads.
         let (products, segments) = match self.direction {
             DataDirection::Download => {
@@ -794,6 +802,56 @@ impl Scavenger {
         goes
     }
 
+    /// The connections that carry data in this direction, and their rates.
+    fn of_this_way(&mut self, tick: &LawInput<'_>, rates: TickRates) -> (Vec<FlowSample>, TickRates) {
+        let all = tick.flows.iter().copied().zip(rates.flows);
+        let (ours, others): (Vec<_>, Vec<_>) = all.partition(|(sample, _)| self.this_way.has(sample));
+        let acknowledgments: f64 = others.iter().map(|(_, rate)| rate).sum();
+        let weight = (rates.seconds / LONG_MEAN).min(1.0);
+        self.acknowledgments += (acknowledgments - self.acknowledgments) * weight;
+        let (samples, flows) = ours.into_iter().unzip();
+        (samples, TickRates { flows, ..rates })
+    }
+
+    /// What is said of a connection: its last order. One that carries data in the other direction
+    /// keeps its limit for the time when it does in this one.
+    fn said(&self, tick: &LawInput<'_>, sample: &FlowSample) -> LimitOrder {
+        let last = self.orders.get(&sample.id).copied();
+        let last =
+            last.unwrap_or_else(|| order(sample, self.direction, FlowLimit::Free, LimitReason::LinkIsFree));
+        let reason = match last.reason {
+            _ if !self.this_way.has(sample) => LimitReason::LinkIsFree,
+            LimitReason::Cap(_) => cap_reason(tick, sample),
+            reason => reason,
+        };
+        LimitOrder { reason, ..last }
+    }
+
+    /// The orders of a tick, for the connections of this direction.
+    fn limit(&mut self, tick: &LawInput<'_>, rates: &TickRates) {
+        self.update(tick, rates);
+        self.watchful = false;
+        let rate = self.rate(tick.bottleneck).map(|rate| rate.bits() as f64);
+        let Some(rate) = rate.filter(|rate| *rate > 0.0) else {
+            self.limit_by_delay(tick, rates.seconds);
+            return;
+        };
+        self.watch_queue(rate, rates.seconds);
+        self.advance(rate, rates.seconds);
+        match self.state {
+            State::Free { .. } => self.limit_when_free(tick, rate, rates.seconds),
+            _ => self.limit_when_busy(tick, rate, rates.seconds),
+        }
+        self.watchful = match self.state {
+            State::Free { .. } => {
+                let nearly_full = self.meter.total(SHORT_MEAN) >= NEARLY_FULL * rate;
+                !tick.flows.is_empty() && (nearly_full || self.overflow.is_on_its_way())
+            }
+            State::Onset { .. } => true,
+            State::Active { .. } => false,
+        };
+    }
+
     /// The orders while the link's rate is unknown.
     fn limit_by_delay(&mut self, tick: &LawInput<'_>, seconds: f64) {
         let shares = self.shares(tick, UNLIMITED);
@@ -872,55 +930,27 @@ impl Law for Scavenger {
         let read = self.meter.read(stated);
         if let Some(rates) = &read {
             self.members = self.budgets.adjust(stated, self.direction, rates.seconds);
+            self.this_way.read(stated);
         }
         let members = std::mem::take(&mut self.members);
-        let tick = &LawInput {
-            members: &members,
-            ..*stated
-        };
         if let Some(rates) = read {
-            self.update(tick, &rates);
-            match self.rate(tick.bottleneck).map(|rate| rate.bits() as f64) {
-                Some(rate) if rate > 0.0 => {
-                    self.watch_queue(rate, rates.seconds);
-                    self.advance(rate, rates.seconds);
-                    match self.state {
-                        State::Free { .. } => self.limit_when_free(tick, rate, rates.seconds),
-                        _ => self.limit_when_busy(tick, rate, rates.seconds),
-                    }
-                    self.watchful = match self.state {
-                        State::Free { .. } => {
-                            let nearly_full = self.meter.total(SHORT_MEAN) >= NEARLY_FULL * rate;
-                            !tick.flows.is_empty() && (nearly_full || self.overflow.is_on_its_way())
-                        }
-                        State::Onset { .. } => true,
-                        State::Active { .. } => false,
-                    };
-                }
-                _ => {
-                    self.watchful = false;
-                    self.limit_by_delay(tick, rates.seconds);
-                }
-            }
-            let alive = &self.controllers;
-            self.orders.retain(|id, _| alive.contains_key(id));
-            self.last_targets.retain(|id, _| alive.contains_key(id));
+            let (flows, rates) = self.of_this_way(stated, rates);
+            let tick = LawInput {
+                members: &members,
+                flows: &flows,
+                ..*stated
+            };
+            self.limit(&tick, &rates);
+            let ways = &self.this_way;
+            self.orders.retain(|id, _| ways.knows(*id));
+            self.last_targets.retain(|id, _| ways.knows(*id));
         }
-        let of = |sample: &FlowSample| {
-            let last = self.orders.get(&sample.id).copied();
-            last.unwrap_or_else(|| order(sample, self.direction, FlowLimit::Free, LimitReason::LinkIsFree))
-        };
-        let orders = tick.flows.iter().map(of).zip(tick.flows);
-        let with_reason = |(order, sample): (LimitOrder, &FlowSample)| match order.reason {
-            LimitReason::Cap(_) => LimitOrder {
-                reason: cap_reason(stated, sample),
-                ..order
-            },
-            _ => order,
-        };
-        let orders = orders.map(with_reason).collect();
         self.members = members;
-        orders
+        stated
+            .flows
+            .iter()
+            .map(|sample| self.said(stated, sample))
+            .collect()
     }
 
     fn interval(&self) -> Duration {

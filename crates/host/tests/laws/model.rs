@@ -444,12 +444,16 @@ impl Model {
         let counted = self.counted;
         let reading = |&i: &usize| {
             let flow = &self.flows[i];
-            let [received, sent, unacknowledged] = [
-                flow.carried,
-                flow.sent * FRAME,
-                (flow.sent - flow.done + flow.lost) * FRAME,
-            ]
-            .map(|bytes| Bytes::new((bytes as f64 * counted) as u64));
+            // ACKs are not counted.
+            let totals = match self.direction {
+                DataDirection::Download => [flow.carried, 0, 0],
+                DataDirection::Upload => {
+                    let unacknowledged = flow.sent - flow.done + flow.lost;
+                    [0, flow.sent * FRAME, unacknowledged * FRAME]
+                }
+            };
+            let [received, sent, unacknowledged] =
+                totals.map(|bytes| Bytes::new((bytes as f64 * counted) as u64));
             FlowSample {
                 id: ConnectionId(i as u64),
                 member: MemberId(flow.spec.member.unwrap_or_default()),
