@@ -631,8 +631,6 @@ impl Scavenger {
         };
         let goes = self.take_turns(tick, &shares.of_capped(), LeastOne::NotNeeded, seconds);
         let Shares { targets, capped } = shares;
-        // A slow upload, such as the ACKs of downloads, needs no pacing.
-        let busy = self.meter.total(LONG_MEAN) >= NEARLY_FULL * rate;
         let intervals = intervals(seconds);
         self.pace_factor = match self.controllers.values().any(FlowController::may_be_queued) {
             true => (self.pace_factor * PACE_DECAY.powf(intervals)).max(PACE_QUEUED_MIN),
@@ -670,10 +668,7 @@ impl Scavenger {
             let limit = match self.direction {
                 DataDirection::Download => FlowLimit::Window(flow.window()),
                 DataDirection::Upload if capped => FlowLimit::Pace(pace(targets[i].min(ceiling))),
-                DataDirection::Upload if busy || ceiling.is_finite() => {
-                    FlowLimit::Pace(pace((share * pace_factor).min(ceiling)))
-                }
-                DataDirection::Upload => FlowLimit::Free,
+                DataDirection::Upload => FlowLimit::Pace(pace((share * pace_factor).min(ceiling))),
             };
             let reason = match capped {
                 true => cap_reason(tick, sample),
