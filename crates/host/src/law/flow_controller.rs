@@ -299,7 +299,7 @@ impl FlowController {
 
     /// The RTT at this moment, and no less than that without a queue, in seconds.
     pub(super) fn latest_rtt(&self) -> f64 {
-        self.latest.max(self.base_rtt())
+        (self.latest - self.ack_wait()).max(self.base_rtt())
     }
 
     /// Counts for how long a queue stands that nothing explains, or is absent. Beside counted
@@ -341,7 +341,7 @@ impl FlowController {
     /// The rate that the ceiling allows. It falls as a queue grows, as that of a window does, so
     /// that whoever fills the queue gets the room.
     pub(super) fn ceiling_rate(&self) -> f64 {
-        self.ceiling * 8.0 / (self.latest - self.ack_wait()).max(self.base_rtt())
+        self.ceiling * 8.0 / self.latest_rtt()
     }
 
     /// The rate that a window of [`LEAST`] segments yields without a queue. It uses the minimum

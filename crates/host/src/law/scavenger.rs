@@ -438,12 +438,8 @@ impl Scavenger {
         }
     }
 
-    /// Looks for losses that no window explains. Those of uploads are seen later than what they
-    /// offered.
+    /// Looks for losses that no window explains.
     fn watch_losses(&mut self, rate: f64, load: LinkLoad) {
-        if self.direction == DataDirection::Upload {
-            return;
-        }
         let raised = self.witness.is_busy() || self.window_cap.is_searching();
         // Over a long path a false alarm costs seconds, and others that have lost data need them.
         let long = self.is_long();
@@ -648,7 +644,11 @@ impl Scavenger {
                     true => LimitReason::QueueGrows(flow.queue_us()),
                     false => cap_reason(tick, sample),
                 };
-                self.order(sample, targets[i], FlowLimit::Parked, reason);
+                let limit = match self.direction {
+                    DataDirection::Download => FlowLimit::Parked,
+                    DataDirection::Upload => FlowLimit::Pace(pace(flow.mss * 8.0 / PACE_SEGMENT_TIME)),
+                };
+                self.order(sample, targets[i], limit, reason);
                 continue;
             }
             let capped = capped[i];
