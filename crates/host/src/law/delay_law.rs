@@ -3,8 +3,9 @@
 //!
 //! The queueing delay is a connection's RTT less that without a queue. Below the target, the window
 //! grows by one segment per unit of weight in an RTT, and doubles until a delay above the target
-//! first stood for longer than a slow start's burst. Above the target it shrinks in proportion, at
-//! most by half in an RTT.
+//! first stood for longer than a slow start's burst. After that it grows faster, too, while there
+//! is hardly any delay for several RTTs. Above the target it shrinks in proportion, at most by half
+//! in an RTT.
 //!
 //! Departures: the target is half of the largest delay seen, at most 60 ms, since a link whose
 //! buffer is shallower than a fixed target would never yield; and there are no periodic slowdowns.
@@ -21,6 +22,13 @@ const TARGET_MAX: f64 = 0.06;
 /// The target is reached once a delay above it has stood for this many RTTs. Less is a burst within
 /// a slow start, after which a long path would be filled by single segments.
 const STANDS_RTTS: f64 = 1.0;
+
+/// After that, a window grows by this fraction of itself in an RTT, once the delay has been below
+/// this fraction of the target for so many RTTs: single segments take ten seconds to fill a long
+/// path of 100 Mbit/s.
+const REGROWTH: f64 = 1.0 / 16.0;
+const LITTLE: f64 = 0.25;
+const LITTLE_RTTS: f64 = 8.0;
 
 /// The law's state: the largest queueing delay seen, in seconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -49,6 +57,10 @@ impl DelayLaw {
             true => flow.above_target_for + seconds,
             false => 0.0,
         };
+        flow.little_delay_for = match delay < LITTLE * target {
+            true => flow.little_delay_for + seconds,
+            false => 0.0,
+        };
         self.target_reached |= flow.above_target_for >= STANDS_RTTS * flow.rtt;
         // The window of a connection that does not use it must not grow.
         let used = flow.mean * flow.rtt / 8.0 >= 0.5 * flow.window;
@@ -58,7 +70,12 @@ impl DelayLaw {
             (true, _) => 1.0 - (-below * 0.5 * rtts).min(0.5),
             (false, false) if used => rtts.exp2(),
             (false, _) if used => {
-                1.0 + below * f64::from(member.weight.max(1)) * flow.mss * rtts / flow.window
+                let segments = below * f64::from(member.weight.max(1)) * flow.mss / flow.window;
+                let regrowth = match flow.little_delay_for > LITTLE_RTTS * flow.rtt {
+                    true => REGROWTH,
+                    false => 0.0,
+                };
+                1.0 + segments.max(regrowth) * rtts
             }
             (false, _) => 1.0,
         };
@@ -86,10 +103,8 @@ mod tests {
     use crate::tick::{ConnectionId, FlowSample, MemberId};
     use engine::units::{Bytes, Duration, Instant};
 
-    /// The window in segments after two seconds of 100 ms of RTT whose window is in use, where of
-    /// each half of a second the first `burst` ticks of 50 ms have this much delay more, in ms.
-    fn window_after(burst: u32, delay: u64) -> f64 {
-        let sample = |ms| FlowSample {
+    fn sample(ms: u64) -> FlowSample {
+        FlowSample {
             id: ConnectionId(1),
             member: MemberId(0),
             at: Instant::START,
@@ -102,19 +117,49 @@ mod tests {
             scale: 7,
             window: Bytes::new(14_480),
             losses: 0,
-        };
-        let mut law = DelayLaw::default();
+        }
+    }
+
+    /// A connection with 100 ms of RTT.
+    fn flow() -> FlowController {
         let mut flow = FlowController::new(&sample(100), DataDirection::Download);
         flow.update(&sample(100), 0.0, 0.05);
+        flow
+    }
+
+    /// A tick of 50 ms with this RTT, in which its window is in use.
+    fn tick(law: &mut DelayLaw, flow: &mut FlowController, ms: u64) {
+        let rate = flow.window * 8.0 / (ms as f64 / 1e3);
+        flow.update(&sample(ms), rate, 0.05);
+        flow.mean = rate;
         let member = Member::new(MemberId(0));
-        for tick in 0..40 {
-            let ms = if tick % 10 < burst { 100 + delay } else { 100 };
-            let rate = flow.window * 8.0 / (ms as f64 / 1e3);
-            flow.update(&sample(ms), rate, 0.05);
-            flow.mean = rate;
-            law.limit(&mut flow, &member, f64::INFINITY, 0.05, DataDirection::Download);
+        law.limit(flow, &member, f64::INFINITY, 0.05, DataDirection::Download);
+    }
+
+    /// The window in segments after two seconds, where of each half of a second the first `burst`
+    /// ticks have this much delay more, in ms.
+    fn window_after(burst: u32, delay: u64) -> f64 {
+        let (mut law, mut flow) = (DelayLaw::default(), flow());
+        for at in 0..40 {
+            let ms = if at % 10 < burst { 100 + delay } else { 100 };
+            tick(&mut law, &mut flow, ms);
         }
         flow.window / 1_448.0
+    }
+
+    #[test]
+    fn a_long_path_is_filled_within_seconds_after_a_slow_start_that_ended_early() {
+        // A queue stands for the first second; then the path is empty.
+        let (mut law, mut flow) = (DelayLaw::default(), flow());
+        let mut pass = |ticks: u32, delay: u64| {
+            for _ in 0..ticks {
+                tick(&mut law, &mut flow, 100 + delay);
+            }
+            flow.window / 1_448.0
+        };
+        let (queued, soon, later) = (pass(20, 40), pass(16, 0), pass(60, 0));
+        assert!(soon < queued + 10.0, "{queued} {soon}");
+        assert!((3.0..8.0).contains(&(later / soon)), "{soon} {later}");
     }
 
     #[test]

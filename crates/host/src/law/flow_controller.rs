@@ -94,8 +94,10 @@ pub(super) struct FlowController {
     pub(super) queued_for: f64,
     seen_for: f64,
     pub(super) unqueued_for: f64,
-    /// Seconds for which the delay law's target has been exceeded.
+    /// Seconds for which the delay law's target has been exceeded, and for which there has been
+    /// little delay.
     pub(super) above_target_for: f64,
+    pub(super) little_delay_for: f64,
     pub(super) mss: f64,
     scale: u8,
     /// The rate of the last tick, and the mean over some ticks, in bits per second.
@@ -140,6 +142,7 @@ impl FlowController {
             seen_for: 0.0,
             unqueued_for: 0.0,
             above_target_for: 0.0,
+            little_delay_for: 0.0,
             mss: 1_448.0,
             scale: 0,
             rate: 0.0,
