@@ -121,26 +121,30 @@ link = [
 }
 
 #[test]
-fn random_losses_of_a_lone_download_are_nobodys_traffic() {
-    for loss in ["0.001", "0.005"] {
-        let received = |under_nine: &str| {
-            let line = format!(
-                r#"
+fn random_losses_of_a_lone_flow_are_nobodys_traffic() {
+    let lossy = |between: &str, loss: &str, flow: &str| {
+        let line = format!(
+            r#"
 [[link]]
-between = ["provider", "home"]
+between = [{between}]
 rate = "10 Mbit/s"
 buffer = "100 kB"
 loss = "{loss}"
 "#
-            );
-            let outcome = over(r#""home""#, &line, &download(under_nine));
-            rates(&outcome, 3, 20)[0]
-        };
-        let (with, without) = (received(", nine = true"), received(""));
-        assert!(
-            (0.85..1.1).contains(&(with / without)),
-            "{loss}: {with:.2} of {without:.2} Mbit/s"
         );
+        rates(&over(r#""home""#, &line, flow), 3, 20)[0]
+    };
+    for loss in ["0.001", "0.005"] {
+        let [down, up] = [r#""provider", "home""#, r#""home", "provider""#];
+        for [with, without] in [
+            [download(", nine = true"), download("")].map(|flow| lossy(down, loss, &flow)),
+            [upload(", nine = \"sender\""), upload("")].map(|flow| lossy(up, loss, &flow)),
+        ] {
+            assert!(
+                (0.85..1.1).contains(&(with / without)),
+                "{loss}: {with:.2} of {without:.2} Mbit/s"
+            );
+        }
     }
 }
 
@@ -372,8 +376,9 @@ fn a_download_and_an_upload_under_nine_each_yield_in_their_own_direction() {
     assert!((0.02..0.1).contains(&downloads[0]), "{downloads:?}");
     assert!(downloads[1] > 0.85 && downloads[2] > 0.88, "{downloads:?}");
     let uploads = [of(1, 19, 23), of(3, 19, 23), of(0, 19, 23)];
-    assert!((0.02..0.15).contains(&uploads[0]), "{uploads:?}");
-    assert!(uploads[1] > 0.75 && uploads[2] > 0.8, "{uploads:?}");
+    // Its slow start meets a buffer that is full of paced data, and loses some.
+    assert!((0.02..0.2).contains(&uploads[0]), "{uploads:?}");
+    assert!(uploads[1] > 0.65 && uploads[2] > 0.85, "{uploads:?}");
 }
 
 fn refused(text: &str, lab: bool) -> String {

@@ -460,7 +460,7 @@ fn uploads_fill_the_line_by_weight_with_a_short_queue_and_yield_to_programs() {
             found.lone >= 97.0
                 && (weights..1.1).contains(&found.weights)
                 && found.queue <= 4.0 + path.rtt as f64 / 4.0
-                && found.other >= 77.0
+                && found.other >= 76.0
                 && found.back >= back,
             "{bottleneck:?} of {path:?}: {found:.1?}"
         );
