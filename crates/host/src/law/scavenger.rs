@@ -37,7 +37,8 @@
 //!   trial: B is wrong, or hosts that are not counted take part of the link
 //!   (`queue_witness`).
 //! - *The other direction.* Its queue is in RTTs, too, and is none that members or others make here
-//!   (`other_way`).
+//!   (`other_way`). Connections that carry data that way are left out (`this_way`): here they have
+//!   acknowledgments alone, whose rate comes off T.
 //! - *Division.* T is divided by weight, with floors and caps ([`super::share`]). What one member
 //!   does not use, the others get. A flow's window is its rate times its minimum RTT, corrected by
 //!   what is measured ([`super::flow_controller`]). Shares below two segments a round trip are
