@@ -34,19 +34,31 @@ impl InterfacePolicy {
     /// The policy with this change of one class; `None` if only a reading of the whole text can
     /// tell what that makes.
     pub fn with_class_change(&self, registry: &Registry, change: &Amendment) -> Option<ClassChanged> {
-        // What can be reserved, how classes yield, and whether all fits into the least rate of a
-        // line that varies follows from all classes.
-        let settled = self.reserve.is_some() || self.autorate.is_some();
-        let alone = !settled && self.yields.is_empty() && self.filters.is_dense();
         match change {
-            Amendment::Added(added) if alone => self.with_class(registry, added),
-            Amendment::Removed(removed) if alone => self.without_class(registry, &removed.class),
+            Amendment::Added(added) => {
+                let (class, filters) = read(registry, &self.spec.kind, added)?;
+                self.with_class(registry, class, filters)
+            }
+            Amendment::Removed(removed) => self.without_class(registry, &removed.class),
             _ => None,
         }
     }
 
-    fn with_class(&self, registry: &Registry, added: &AddedClass) -> Option<ClassChanged> {
-        let (class, filters) = read(registry, &self.spec.kind, added)?;
+    /// Whether nothing that is settled for the interface as a whole follows from all its classes:
+    /// what can be reserved, how classes yield, and whether all fits into the least rate of a line
+    /// that varies.
+    pub(crate) fn is_settled_by_class(&self) -> bool {
+        self.reserve.is_none() && self.autorate.is_none() && self.yields.is_empty()
+    }
+
+    /// With a class, which was [read alone](PolicyReader::lone_class), and its filters, whose
+    /// number of a class means nothing yet.
+    pub(crate) fn with_class(
+        &self,
+        registry: &Registry,
+        class: ClassSpec,
+        filters: Vec<Filter>,
+    ) -> Option<ClassChanged> {
         let parent = match class.parent_name() {
             Some(name) => Some(self.plan.class(name)?),
             None => None,
@@ -59,7 +71,7 @@ impl InterfacePolicy {
         self.changed(registry, place, class, &[], &filters.collect::<Vec<_>>())
     }
 
-    fn without_class(&self, registry: &Registry, name: &str) -> Option<ClassChanged> {
+    pub(crate) fn without_class(&self, registry: &Registry, name: &str) -> Option<ClassChanged> {
         let class = self.plan.class(name)?;
         let (info, spec) = (self.plan.info(class)?, self.spec.classes.get(class.0 as usize)?);
         let has_classes = spec.discipline.as_ref().is_some_and(DisciplineSpec::has_classes);
@@ -90,7 +102,8 @@ impl InterfacePolicy {
         gone: &[FilterId],
         come: &[Filter],
     ) -> Option<ClassChanged> {
-        if !registry.find(&self.spec.kind)?.properties.vacancies {
+        let alone = self.is_settled_by_class() && self.filters.is_dense();
+        if !alone || !registry.find(&self.spec.kind)?.properties.vacancies {
             return None;
         }
         let mut spec = DisciplineSpec::clone(&self.spec);

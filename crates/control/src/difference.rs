@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
+use std::sync::Arc;
 
 /// What a change of the policy in force would do.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -166,6 +167,13 @@ impl Difference {
         self.needs_restart.push(format!("{what}: {why}"));
     }
 
+    /// Of the policies of one interface that differ in this class of the outermost discipline
+    /// alone, and in its filters.
+    pub fn of_class(old: &InterfacePolicy, new: &InterfacePolicy, class: &str) -> Self {
+        let [old, new] = [old, new].map(|policy| with_class_alone(policy, class));
+        Self::of(&old, &new)
+    }
+
     /// Of the policies of one interface.
     pub fn of(old: &InterfacePolicy, new: &InterfacePolicy) -> Self {
         let mut all = Self::default();
@@ -220,6 +228,22 @@ fn ports(port: &PortConfig) -> String {
         port.settings,
         readout::settings(&port.own, &[])
     )
+}
+
+/// A policy without all its other classes.
+fn with_class_alone(policy: &InterfacePolicy, class: &str) -> InterfacePolicy {
+    let number = policy.plan.class(class);
+    let own = number.and_then(|number| policy.spec.classes.get(number.0 as usize));
+    let filters = number.map_or_else(Vec::new, |number| policy.filters.of_class(number));
+    let filters = filters.iter().filter_map(|id| policy.filters.get(*id)).copied();
+    InterfacePolicy {
+        spec: Arc::new(DisciplineSpec {
+            classes: own.into_iter().cloned().collect(),
+            ..DisciplineSpec::clone(&policy.spec)
+        }),
+        filters: Arc::new(filters.collect()),
+        ..policy.clone()
+    }
 }
 
 /// A class and the class in whose queue its discipline is.

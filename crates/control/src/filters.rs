@@ -279,7 +279,7 @@ const MOST: usize = 4096;
 
 /// Filters that an interface has at most: `check` of so many takes some 500 MB. Without lists a
 /// policy of the longest text has about as many; lists stand for thousands in a line.
-const MOST_OF_ALL: usize = 1 << 20;
+pub(crate) const MOST_OF_ALL: usize = 1 << 20;
 
 /// How many more filters an interface may have.
 struct Room(usize);

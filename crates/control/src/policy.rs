@@ -225,7 +225,7 @@ impl InterfacePolicy {
         class: &str,
         changes: &[(&str, Raw)],
     ) -> Result<Self, Vec<Problem>> {
-        if let Some(amended) = self.amended(class, changes) {
+        if let Some(amended) = self.amended(class, |found| change_settings(found, changes)) {
             return Ok(amended);
         }
         let mut spec = DisciplineSpec::clone(&self.spec);
@@ -238,9 +238,10 @@ impl InterfacePolicy {
         self.checked(registry, Arc::new(spec), self.link())
     }
 
-    /// The same, if it can be told without a look at the other classes that the change is in
-    /// order; in a time that hardly grows with their number.
-    fn amended(&self, class: &str, changes: &[(&str, Raw)]) -> Option<Self> {
+    /// The same interface with a change of the settings of one class, if it can be told without a
+    /// look at the other classes that it is in order; in a time that hardly grows with their
+    /// number.
+    pub(crate) fn amended(&self, class: &str, change: impl FnOnce(&mut ClassSpec)) -> Option<Self> {
         // What can be reserved, and whether all fits into the least rate, follows from all classes.
         if self.reserve.is_some() || self.autorate.is_some() {
             return None;
@@ -251,7 +252,7 @@ impl InterfacePolicy {
         if found.name != class || found.vacant {
             return None;
         }
-        change_settings(found, changes);
+        change(found);
         Some(Self {
             plan: self.plan.amended(&spec, number)?,
             spec: Arc::new(spec),

@@ -6,6 +6,7 @@
 
 use crate::policy::InterfacePolicy;
 use engine::bounds;
+use engine::packet::ClassId;
 use engine::units::{Bandwidth, Duration, Probability};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,13 +53,34 @@ pub struct PromiseChange {
     pub after: Option<Promise>,
 }
 
-/// The promises of a policy in which reservations may have classes, by the class.
-fn promises(policy: &InterfacePolicy) -> BTreeMap<Option<String>, Promise> {
-    let (plan, link) = (&policy.plan, policy.least_rate());
+/// Promises, by the class.
+type Promises = BTreeMap<Option<String>, Promise>;
+
+/// The promises of a policy in which reservations may have classes.
+fn promises(policy: &InterfacePolicy) -> Promises {
     let stated: BTreeMap<_, _> = policy.guarantees().into_iter().collect();
-    let rate = |class| {
+    by_class(policy, policy.bounds(), |class| stated.get(&class).copied())
+}
+
+/// The promise of this class of the outermost discipline; nothing if there is none. `None` if
+/// it depends on other classes, theirs on it, or others are in its queue.
+fn promise_of(policy: &InterfacePolicy, class: &str) -> Option<Promises> {
+    let Some(class) = policy.plan.class(class) else {
+        return Some(Promises::new());
+    };
+    let cases = policy.plan.bounds_of(class).filter(|cases| cases.len() <= 1)?;
+    Some(by_class(policy, cases, |class| policy.guarantee(class)))
+}
+
+fn by_class(
+    policy: &InterfacePolicy,
+    cases: Vec<bounds::WorstCase>,
+    stated: impl Fn(ClassId) -> Option<Bandwidth>,
+) -> Promises {
+    let (plan, link) = (&policy.plan, policy.least_rate());
+    let rate = |class: Option<ClassId>| {
         let served = plan.root.plan.serves(class, link);
-        served.or_else(|| class.and_then(|class| stated.get(&class).copied()))
+        served.or_else(|| stated(class?))
     };
     let promise = |case: bounds::WorstCase| {
         let name = case.class.and_then(|class| plan.info(class));
@@ -69,19 +91,33 @@ fn promises(policy: &InterfacePolicy) -> BTreeMap<Option<String>, Promise> {
         };
         (name.map(|info| info.name.to_string()), promise)
     };
-    policy.bounds().into_iter().map(promise).collect()
+    cases.into_iter().map(promise).collect()
 }
 
 /// Which promises change where this policy replaces that one, the lost ones first.
 pub fn changes(old: &InterfacePolicy, new: &InterfacePolicy) -> Vec<PromiseChange> {
-    let (old, interface) = (promises(old), &new.name);
-    let new = promises(new);
+    between(&new.name, &promises(old), &promises(new))
+}
+
+/// The same where they differ in one class alone, whose rate does not vary; both may have
+/// [places](engine::tree::ClassSpec::vacant) for others. `None` if the promises of other classes
+/// may change, too.
+pub fn changes_of_class(
+    old: &InterfacePolicy,
+    new: &InterfacePolicy,
+    class: &str,
+) -> Option<Vec<PromiseChange>> {
+    let [before, after] = [old, new].map(|policy| promise_of(policy, class));
+    Some(between(&new.name, &before?, &after?))
+}
+
+fn between(interface: &str, old: &Promises, new: &Promises) -> Vec<PromiseChange> {
     let nothing = Promise::default();
     let change = |class: &&Option<String>| {
         let (before, after) = (old.get(*class), new.get(*class));
         let trend = trend(before.unwrap_or(&nothing), after.unwrap_or(&nothing))?;
         Some(PromiseChange {
-            interface: interface.clone(),
+            interface: interface.to_owned(),
             class: (*class).clone(),
             trend,
             before: before.cloned(),

@@ -14,7 +14,8 @@ pub const LONGEST: u64 = 64 << 20;
 ///
 /// Returns why it cannot be read, and what to do.
 pub fn read(path: &Path, longest: u64) -> Result<String, String> {
-    let kind = fs::metadata(path).map_err(|error| reason(&error))?.file_type();
+    let found = fs::metadata(path).map_err(|error| reason(&error))?;
+    let kind = found.file_type();
     // Before it is opened: a pipe without a writer is waited for there.
     if !kind.is_file() && !kind.is_dir() {
         let other = special(kind);
@@ -22,7 +23,14 @@ pub fn read(path: &Path, longest: u64) -> Result<String, String> {
             "it is {other}, not a file; standard input is read as `-`"
         ));
     }
-    bounded(File::open(path).map_err(|error| reason(&error))?, longest)
+    // With room for its end, where nothing is read.
+    let room = found.len().min(longest) + 1;
+    let file = File::open(path).map_err(|error| reason(&error))?;
+    bounded_into(
+        Vec::with_capacity(usize::try_from(room).unwrap_or(0)),
+        file,
+        longest,
+    )
 }
 
 /// What a file is that is no file of bytes.
@@ -47,7 +55,10 @@ fn special(_kind: FileType) -> &'static str {
 ///
 /// Returns why it cannot be read, and what to do.
 pub fn bounded(from: impl Read, longest: u64) -> Result<String, String> {
-    let mut text = Vec::new();
+    bounded_into(Vec::new(), from, longest)
+}
+
+fn bounded_into(mut text: Vec<u8>, from: impl Read, longest: u64) -> Result<String, String> {
     let mut limited = from.take(longest + 1);
     limited.read_to_end(&mut text).map_err(|error| reason(&error))?;
     if text.len() as u64 > longest {

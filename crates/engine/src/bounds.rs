@@ -222,7 +222,8 @@ pub struct Terms<'a> {
     pub link: Link,
     /// The longest packet.
     pub longest: Bytes,
-    /// The arrival curve of each class's senders, by its number.
+    /// The arrival curve of each class's senders, by its number; those that are missing at the end
+    /// have none.
     pub arrivals: &'a [Option<ArrivalCurve>],
     /// Bytes that go before at that bandwidth: what may be in the device, what disciplines above
     /// have dequeued and not sent, and what they may serve first.

@@ -235,6 +235,13 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// The worst cases of this class of its own, and of those in its queue, where neither these nor
+    /// what it is [served](Plan::serves) depends on other classes of its own, nor theirs on it.
+    /// `None` if it may; the default.
+    fn bounds_of(&self, _class: ClassId, _terms: &Terms<'_>) -> Option<Vec<WorstCase>> {
+        None
+    }
+
     /// Whether it never waits with a backlog, where that depends on the queues below it. The
     /// default: it may wait.
     fn conserves_work(&self) -> bool {

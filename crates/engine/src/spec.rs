@@ -141,10 +141,10 @@ impl DisciplineSpec {
 
 impl ClassSpec {
     /// A vacant place with this number, below this class or at the top. No class of a policy has
-    /// such a name, and all such names are before those of classes.
+    /// such a name; all such names are before those of classes, in the order of the numbers.
     pub fn place(number: usize, parent: Option<&str>) -> Self {
         Self {
-            name: format!("\0{number}").into(),
+            name: format!("\0{number:09}").into(),
             parent: parent.map(ParentSpec::from),
             vacant: true,
             ..Self::default()
@@ -345,11 +345,11 @@ mod tests {
         let (top, below) = (ClassSpec::place(3, None), ClassSpec::place(4, Some("a")));
         assert_eq!(
             (&top.name[..], top.parent_name(), top.vacant),
-            ("\u{0}3", None, true)
+            ("\u{0}000000003", None, true)
         );
         assert_eq!(
             (&below.name[..], below.parent_name(), below.vacant),
-            ("\u{0}4", Some("a"), true)
+            ("\u{0}000000004", Some("a"), true)
         );
         assert_eq!(below.parent, Some(ParentSpec::from("a")));
     }

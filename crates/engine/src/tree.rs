@@ -113,6 +113,8 @@ pub struct TreePlan {
     pub notices: Arc<[Problem]>,
     /// The numbers of the classes, in the order of their names.
     by_name: Arc<[u32]>,
+    /// How many classes state what their senders send.
+    stating: usize,
 }
 
 impl TreePlan {
@@ -161,6 +163,8 @@ impl TreePlan {
             vacant: new.vacant,
             ..old.clone()
         };
+        let states = |class: &ClassInfo| usize::from(class.arrivals.is_some());
+        let stating = self.stating - states(old) + states(&classes[class.0 as usize]);
         let mut by_name = self.by_name.to_vec();
         let place = |numbers: &[u32], name: &str| {
             numbers.binary_search_by(|number| self.classes[*number as usize].name.as_str().cmp(name))
@@ -171,6 +175,7 @@ impl TreePlan {
             root,
             classes: Arc::new(classes),
             by_name: by_name.into(),
+            stating,
             ..self.clone()
         })
     }
@@ -283,14 +288,7 @@ impl TreePlan {
     /// classes; behind the link's device.
     pub fn bounds(&self) -> Vec<WorstCase> {
         let arrivals = self.arrivals();
-        let terms = Terms {
-            link: self.link,
-            longest: self.link.longest(),
-            arrivals: &arrivals,
-            ahead: self.link.ahead(self.link.longest()),
-            grain: Bytes::ZERO,
-            shortest: Bytes::ZERO,
-        };
+        let terms = self.terms(&arrivals);
         let found = self.root.plan.bounds(&terms).into_iter();
         let mut found: BTreeMap<_, _> = found.map(|case| (case.class, case)).collect();
         let leaves = (0..self.classes.len()).filter(|&index| self.classes[index].leaf);
@@ -300,6 +298,31 @@ impl TreePlan {
         };
         let case = |class: Option<ClassId>| found.remove(&class).unwrap_or_else(|| self.unknown_case(class));
         all.into_iter().map(case).collect()
+    }
+
+    /// The same of this class of the outermost discipline, and of those in its queue; `None` if
+    /// other classes depend on it, or it on them.
+    pub fn bounds_of(&self, class: ClassId) -> Option<Vec<WorstCase>> {
+        let arrivals = match self.stating {
+            0 => Vec::new(),
+            _ => self.arrivals(),
+        };
+        let found = self.root.plan.bounds_of(class, &self.terms(&arrivals))?;
+        let is_told = found.iter().any(|case| case.class == Some(class));
+        let own = (self.info(class)?.leaf && !is_told).then(|| self.unknown_case(Some(class)));
+        Some(own.into_iter().chain(found).collect())
+    }
+
+    /// The terms of its bounds, on the link itself.
+    fn terms<'a>(&self, arrivals: &'a [Option<ArrivalCurve>]) -> Terms<'a> {
+        Terms {
+            link: self.link,
+            longest: self.link.longest(),
+            arrivals,
+            ahead: self.link.ahead(self.link.longest()),
+            grain: Bytes::ZERO,
+            shortest: Bytes::ZERO,
+        }
     }
 
     /// The arrival curve of every class. Of one that states none, and in whose queue all classes
@@ -456,10 +479,13 @@ impl DisciplineSpec {
         let mut checker = Checker::new(registry, link);
         let root = checker.discipline(self, &[]);
         let by_name = checker.by_name();
+        let stating = checker.classes.iter().filter(|class| class.arrivals.is_some());
+        let stating = stating.count();
         match root {
             Some((root, default)) if checker.problems.is_empty() => Ok(TreePlan {
                 root,
                 by_name,
+                stating,
                 classes: Arc::new(checker.classes.into()),
                 default,
                 link,

@@ -8,6 +8,7 @@ mod counted;
 mod policies;
 
 use counted::{ADOPTED, COUNTED};
+use engine::bounds::WorstCase;
 use engine::discipline::{Reason, Sink, Verdict};
 use engine::inspect::{Inspection, View};
 use engine::kind::Children;
@@ -138,6 +139,33 @@ fn whole(plan: &TreePlan) -> String {
     format!("{plan:?}")
 }
 
+/// Holds the bounds of one class against those of all, before and after a change of it. Whether
+/// they are told of it alone: then no other class has other bounds now, or is served otherwise.
+fn is_promised_alone(before: &TreePlan, after: &TreePlan, class: ClassId) -> bool {
+    // All that are below a leaf are in its queue.
+    let is_of = |plan: &TreePlan, other: Option<ClassId>| {
+        let parent = |id: &ClassId| plan.info(*id)?.parent;
+        let in_queues = plan.info(class).is_some_and(|info| info.leaf);
+        let mut above = std::iter::successors(other, parent).take(if in_queues { usize::MAX } else { 1 });
+        above.any(|id| id == class)
+    };
+    let [was, is] = [before, after].map(|plan| {
+        let found = plan.bounds_of(class)?;
+        let (own, others): (Vec<_>, Vec<_>) =
+            (plan.bounds().into_iter()).partition(|case| is_of(plan, case.class));
+        for case in &found {
+            assert!(own.contains(case), "{case:?} of {own:?}");
+        }
+        assert_eq!(found.len(), own.len());
+        let served = |case: &WorstCase| plan.root.plan.serves(case.class, LINK.bandwidth);
+        let served: Vec<_> = others.iter().map(served).collect();
+        Some((others, served))
+    });
+    let alone = was.is_some() && is.is_some();
+    assert!(!alone || was == is, "{class:?}: {was:?}, {is:?}");
+    alone
+}
+
 #[test]
 fn an_amended_plan_is_the_plan_that_a_check_of_the_whole_makes() {
     let registry = Registry::builtin();
@@ -160,6 +188,7 @@ fn an_amended_plan_is_the_plan_that_a_check_of_the_whole_makes() {
                 match (found, checked) {
                     (Some(found), Ok(checked)) => {
                         assert_eq!(whole(&found), whole(&checked), "{}, round {round}", kind.name);
+                        is_promised_alone(&plan, &found, ClassId(class as u32));
                         amended += 1;
                         (spec, plan) = (changed, found);
                     }
@@ -292,6 +321,8 @@ fn a_class_that_comes_or_goes_makes_the_plan_that_a_check_of_the_whole_makes() {
                     assert_eq!(whole(&found), whole(&checked), "{kind}");
                     let id = found.class(&changed.classes[place].name);
                     assert_eq!(id, Some(ClassId(place as u32)), "{kind}");
+                    let alone = is_promised_alone(&plan, &found, ClassId(place as u32));
+                    assert_eq!(alone, ["hfsc", "cbq", "wrr"].contains(&kind), "{kind}");
                     (spec, plan, renewed) = (changed, found, renewed + 1);
                 }
                 (Some(_), Err(problems)) => panic!("{kind}: renewed despite {problems:?}"),

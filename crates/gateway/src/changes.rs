@@ -13,7 +13,9 @@ use crate::signalling::speaker::SpeakerHandle;
 use crate::vacancies::as_written;
 use control::begins_anew::ClassesAnew;
 use control::calendar;
+use control::class_tables::is_in_tables;
 use control::difference::{Applied, Breaking, Difference, GenerationView};
+use control::one_class::{ClassBecomes, OneClass, Otherwise, otherwise};
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
 use control::promises;
@@ -49,6 +51,8 @@ pub struct PolicyChanges {
     generations: Mutex<Generations>,
     /// Of the generation in force, if they are known.
     ends: Mutex<Ends>,
+    /// A text of which it is known that it is [in tables](control::class_tables).
+    in_tables: Mutex<Option<Arc<String>>>,
     /// What was set for a time could not be ended: when that is tried again.
     ends_again: Mutex<Option<units::Instant>>,
 }
@@ -79,6 +83,7 @@ impl PolicyChanges {
             rsvp: policy.rsvp.clone(),
             generations: Mutex::new(generations),
             ends: Mutex::default(),
+            in_tables: Mutex::default(),
             ends_again: Mutex::default(),
         })
     }
@@ -365,7 +370,7 @@ impl PolicyChanges {
     ///
     /// Returns an error if the file cannot be read, or has a mistake.
     pub fn plan(&self, file: &Path, stop: &dyn Fn() -> bool) -> Result<Difference, Refusal> {
-        let (new, _) = self.read(file)?;
+        let new = self.policy_in(file)?;
         refuse_unasked(stop)?;
         let mut difference = self.differences(&new);
         for whole in self.judge(&new, &mut difference)? {
@@ -420,19 +425,14 @@ impl PolicyChanges {
     ///
     /// Returns an error if the file cannot be read, or has a mistake.
     pub fn policy_in(&self, file: &Path) -> Result<Policy, Refusal> {
-        self.read(file).map(|(policy, _)| policy)
+        self.read(file, &text_of(file)?)
     }
 
-    /// The policy of this file, and its text.
-    fn read(&self, file: &Path) -> Result<(Policy, String), Refusal> {
+    /// The policy that this text of a file states.
+    fn read(&self, file: &Path, text: &str) -> Result<Policy, Refusal> {
         let shown = file.display().to_string();
-        let unread = |why| Refusal::new(format!("cannot read the policy `{shown}`: {why}"));
-        let text = text_file::read(file, text_file::LONGEST).map_err(unread)?;
-        let read = Policy::read(&shown, &text, self.in_force.registry(), &self.ports());
-        let policy = read.map_err(|mistakes| {
-            Refusal::new(format!("{shown} is not in force:\n{}", mistakes.render(false)))
-        })?;
-        Ok((policy, text))
+        let read = Policy::read(&shown, text, self.in_force.registry(), &self.ports());
+        read.map_err(|mistakes| Refusal::new(format!("{shown} is not in force:\n{}", mistakes.render(false))))
     }
 
     fn ports(&self) -> Vec<&'static PortKind> {
@@ -458,41 +458,106 @@ impl PolicyChanges {
         breaking: Breaking,
         by: Provenance,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Applied, Refusal> {
+    ) -> Result<AppliedFile, Refusal> {
         let mut generations = self.alone();
         generations.refuse_unconfirmed()?;
-        let (new, text) = self.read(file)?;
-        let mut difference = self.differences(&new);
-        refuse_restart(&difference)?;
+        let text = text_of(file)?;
         let shown = file.display().to_string();
-        if difference.is_empty() {
-            let message = format!("{shown} is in force already");
-            return Ok(Applied { message, difference });
-        }
-        self.judge(&new, &mut difference)?;
-        let change = Change {
-            changes: difference.changes.clone(),
-            made_of: MadeOf::text(&shown, &text),
+        let wanted = |text| Wanted {
+            file: &shown,
+            text,
             confirm_within,
-            is_whole: true,
-            ..Change::by(format!("apply {shown}"), by)
+            by,
+            stop,
         };
-        refuse_unasked(stop)?;
-        let cost = generations.make(change, || self.adopt(&new.interfaces, breaking))?;
-        let waits = confirm_within.map_or_else(String::new, |time| {
-            format!(
-                "; it is undone after {} s, unless you `suimon confirm`",
-                time.as_secs_f64()
-            )
+        match self.otherwise(&generations, &text) {
+            Some(Otherwise::Nothing) => Ok(wanted(text).already()),
+            Some(Otherwise::Class(one)) => self.apply_class(&mut generations, wanted(text), *one),
+            None => {
+                let new = self.read(file, &text)?;
+                self.apply_whole(&mut generations, wanted(text), &new, breaking)
+            }
+        }
+    }
+
+    /// What a text says otherwise than what is in force, if that is one class; `None` if only a
+    /// reading of the whole can tell.
+    fn otherwise(&self, generations: &Generations, text: &str) -> Option<Otherwise> {
+        let in_force = generations.made_of().unchanged_text()?;
+        let known = self.in_tables().clone();
+        if !known.is_some_and(|known| Arc::ptr_eq(&known, in_force)) {
+            if !is_in_tables(in_force) {
+                return None;
+            }
+            self.note_in_tables(generations);
+        }
+        otherwise(
+            (in_force, text),
+            &policies(&self.in_force),
+            self.in_force.registry(),
+        )
+    }
+
+    fn in_tables(&self) -> MutexGuard<'_, Option<Arc<String>>> {
+        self.in_tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on it is known that the text in force is in tables.
+    fn note_in_tables(&self, generations: &Generations) {
+        *self.in_tables() = generations.made_of().unchanged_text().cloned();
+    }
+
+    fn apply_whole(
+        &self,
+        generations: &mut Generations,
+        wanted: Wanted<'_>,
+        new: &Policy,
+        breaking: Breaking,
+    ) -> Result<AppliedFile, Refusal> {
+        let mut difference = self.differences(new);
+        refuse_restart(&difference)?;
+        if difference.is_empty() {
+            return Ok(wanted.already());
+        }
+        self.judge(new, &mut difference)?;
+        let adopt = || self.adopt(&new.interfaces, breaking);
+        let (applied, _) = wanted.make(generations, difference, adopt)?;
+        Ok(AppliedFile { applied, alone: None })
+    }
+
+    /// The same of a text that differs in one class alone.
+    fn apply_class(
+        &self,
+        generations: &mut Generations,
+        wanted: Wanted<'_>,
+        one: OneClass,
+    ) -> Result<AppliedFile, Refusal> {
+        let OneClass { class, becomes } = one;
+        let new = becomes.policy();
+        let interface = new.name.clone();
+        let old = self.in_force.policy_of(&interface)?;
+        let mut difference = Difference::of_class(&old, new, &class);
+        if difference.is_empty() {
+            return Ok(wanted.already());
+        }
+        difference.promises = promises::changes_of_class(&old, new, &class).unwrap_or_else(|| {
+            let [old, new] = [&old, new].map(|policy| as_written(policy, self.in_force.registry()));
+            promises::changes(&old, &new)
         });
-        let (changes, lost) = (difference.changes.join("\n"), lost(cost.dropped));
-        // One may have been made since it was judged.
-        difference.breaks = cost.breaks;
-        difference.begins_anew = cost.begins_anew;
-        Ok(Applied {
-            message: format!("{changes}\n{shown} is in force; {lost}{waits}"),
-            difference,
-        })
+        let adopt = || {
+            let cost = match becomes {
+                ClassBecomes::Renewed(changed) => {
+                    let plainly = |_| self.in_force.put_changed(changed.clone());
+                    self.put(changed.policy.clone(), Breaking::Refused, plainly)?
+                }
+                ClassBecomes::Amended(policy) => return self.adopt_class(policy, &class),
+            };
+            Ok((cost, policies(&self.in_force)))
+        };
+        let (applied, alone) = wanted.make(generations, difference, adopt)?;
+        self.note_in_tables(generations);
+        let alone = alone.map(|class| (interface, class));
+        Ok(AppliedFile { applied, alone })
     }
 
     /// Keeps a change that would be undone otherwise.
@@ -809,6 +874,64 @@ impl PolicyChanges {
     }
 }
 
+/// A policy's text that is to be put into force.
+struct Wanted<'a> {
+    file: &'a str,
+    text: String,
+    confirm_within: Option<Duration>,
+    by: Provenance,
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl Wanted<'_> {
+    /// There is nothing to do.
+    fn already(&self) -> AppliedFile {
+        let message = format!("{} is in force already", self.file);
+        let difference = Difference::default();
+        AppliedFile {
+            applied: Applied { message, difference },
+            alone: None,
+        }
+    }
+
+    /// Makes the change, in which what is in force differs so from what it will be.
+    fn make(
+        self,
+        generations: &mut Generations,
+        mut difference: Difference,
+        adopt: impl FnOnce() -> Result<(Cost, Vec<InterfacePolicy>), Refusal>,
+    ) -> Result<(Applied, Option<ClassId>), Refusal> {
+        let file = self.file;
+        let change = Change {
+            changes: difference.changes.clone(),
+            made_of: MadeOf::text(file, self.text),
+            confirm_within: self.confirm_within,
+            is_whole: true,
+            ..Change::by(format!("apply {file}"), self.by)
+        };
+        refuse_unasked(self.stop)?;
+        let cost = generations.make(change, adopt)?;
+        let waits = self.confirm_within.map_or_else(String::new, |time| {
+            format!(
+                "; it is undone after {} s, unless you `suimon confirm`",
+                time.as_secs_f64()
+            )
+        });
+        let (changes, lost) = (difference.changes.join("\n"), lost(cost.dropped));
+        // One may have been made since it was judged.
+        difference.breaks = cost.breaks;
+        difference.begins_anew = cost.begins_anew;
+        let message = format!("{changes}\n{file} is in force; {lost}{waits}");
+        Ok((Applied { message, difference }, cost.alone))
+    }
+}
+
+/// The text of a policy's file.
+fn text_of(file: &Path) -> Result<String, Refusal> {
+    let unread = |why| Refusal::new(format!("cannot read the policy `{}`: {why}", file.display()));
+    text_file::read(file, text_file::LONGEST).map_err(unread)
+}
+
 /// What going back to a generation comes to.
 struct Back {
     number: u64,
@@ -829,6 +952,15 @@ struct Cost {
     begins_anew: Vec<ClassesAnew>,
     /// The class that was adopted alone.
     alone: Option<ClassId>,
+}
+
+/// A file's policy that was put into force.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AppliedFile {
+    /// What was done.
+    pub applied: Applied,
+    /// The interface and the class, if that alone was adopted: nothing else has changed.
+    pub alone: Option<(String, ClassId)>,
 }
 
 /// Settings that were changed, or a class that came or went.

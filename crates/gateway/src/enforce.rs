@@ -410,11 +410,8 @@ fn reload(changes: &PolicyChanges, service: &ControlService, file: &Path) {
     let done = changes.apply(file, None, Breaking::Refused, Provenance::default(), &|| false);
     service_manager::reloaded();
     match done {
-        Ok(Applied {
-            message,
-            mut difference,
-        }) => {
-            difference.not_enforced = service.verify();
+        Ok(done) => {
+            let Applied { message, difference } = service.verified_file(done);
             let effects = difference.effects();
             let lines = effects.iter().chain([&message]);
             lines.for_each(|line| tracing::info!("{line}"));

@@ -36,7 +36,7 @@ const QUOTAS: &str = "quotas.json";
 pub struct MadeOf {
     /// The name of the policy's file, as it was given.
     file: String,
-    text: Arc<str>,
+    text: Arc<String>,
     /// The generation beside which the text is kept; 0 if beside none yet.
     text_of: u64,
     /// What was changed since, in order; of settings each key by itself. What ends by itself comes
@@ -46,13 +46,18 @@ pub struct MadeOf {
 
 impl MadeOf {
     /// A policy as this file has it; `-` if it is from none.
-    pub fn text(file: &str, text: &str) -> Self {
+    pub fn text(file: &str, text: impl Into<String>) -> Self {
         Self {
             file: file.into(),
-            text: text.into(),
+            text: Arc::new(text.into()),
             text_of: 0,
             since: Vec::new(),
         }
+    }
+
+    /// The text, if nothing was changed since it was read.
+    pub(crate) fn unchanged_text(&self) -> Option<&Arc<String>> {
+        self.since.is_empty().then_some(&self.text)
     }
 
     /// What is in force in a program whose place is taken.
@@ -65,7 +70,7 @@ impl MadeOf {
         } = policy;
         Self {
             file,
-            text: text.into(),
+            text: Arc::new(text),
             text_of,
             since,
         }
@@ -75,7 +80,7 @@ impl MadeOf {
     pub(crate) fn handed_over(&self) -> PolicyInForce {
         PolicyInForce {
             file: self.file.clone(),
-            text: self.text.to_string(),
+            text: String::clone(&self.text),
             text_of: self.text_of,
             since: self.since.clone(),
         }
@@ -247,7 +252,7 @@ impl MadeOf {
         let saving = Saving {
             file: self.file.clone(),
             from: Arc::clone(&self.text),
-            to: text.into(),
+            to: Arc::new(text),
         };
         let saved = Self {
             text: Arc::clone(&saving.to),
@@ -265,7 +270,7 @@ impl MadeOf {
     /// Returns why it cannot be written so.
     pub(crate) fn written(&self) -> Result<Cow<'_, str>, String> {
         match self.since.is_empty() {
-            true => Ok(Cow::Borrowed(&self.text)),
+            true => Ok(Cow::Borrowed(self.text.as_str())),
             false => policy_text::with(&self.text, &self.since).map(Cow::Owned),
         }
     }
@@ -294,8 +299,8 @@ fn is_over(change: &Amendment, now_ms: u64) -> bool {
 #[derive(Debug)]
 pub(crate) struct Saving {
     pub(crate) file: String,
-    from: Arc<str>,
-    to: Arc<str>,
+    from: Arc<String>,
+    to: Arc<String>,
 }
 
 impl Saving {
@@ -521,7 +526,7 @@ impl Kept {
             String::from_utf8(self.folder.read(&text_name(record.text_of))?).map_err(io::Error::other)?;
         Ok(MadeOf {
             file: record.file.clone(),
-            text: text.into(),
+            text: Arc::new(text),
             text_of: record.text_of,
             since: record.since.clone(),
         })

@@ -4,7 +4,7 @@
 //! whole tree, so an invalid one is refused and nothing changes.
 
 use super::autorate::AutorateGauges;
-use super::changes::{Changed, PolicyChanges};
+use super::changes::{AppliedFile, Changed, PolicyChanges};
 use super::enforced::Enforcement;
 use super::expected::Expected;
 use super::in_force::{InForce, InterfaceInForce, refuse_behind, refuse_varying, refused};
@@ -30,6 +30,7 @@ use control::reservation::Reservations;
 use control::snapshot::{BORROWED, ClassReading, FrameCounts, InterfaceReading, NatView, Reading, State};
 use control::socket::{Handler, no_rsvp};
 use control::what_if::ShadowReport;
+use engine::packet::ClassId;
 use engine::units::Instant;
 use netio::handle::{Handle, PathView, PortView, Wanted, WorkerSnapshot};
 use netio::inspection::Detail;
@@ -229,16 +230,36 @@ impl ControlService {
         let Some(class) = changed.alone else {
             return self.verify();
         };
+        self.look_at_class(interface, class);
+        self.not_enforced(|name| name == interface)
+    }
+
+    /// Looks whether this class alone runs as it was asked.
+    fn look_at_class(&self, interface: &str, class: ClassId) {
         let found = self.in_force.unlike_in_class(interface, class);
         let told = told_unlike((interface.into(), found.unwrap_or_default()));
         self.unlike().extend(told);
-        self.not_enforced(|name| name == interface)
     }
 
     /// What was done on an interface, and what of that is not so.
     fn verified(&self, interface: &str, changed: Changed) -> String {
         let not_so = self.verify_changed(interface, &changed);
         with_lines(changed.message, not_so)
+    }
+
+    /// A file's policy that was put into force, and what of that is not so.
+    pub(crate) fn verified_file(&self, done: AppliedFile) -> Applied {
+        let mut applied = done.applied;
+        // What was not so before is looked at again.
+        let alone = done.alone.filter(|_| self.unlike().is_empty());
+        applied.difference.not_enforced = match alone {
+            Some((interface, class)) => {
+                self.look_at_class(&interface, class);
+                self.not_enforced(|_| true)
+            }
+            None => self.verify(),
+        };
+        applied
     }
 
     /// Which of these interfaces are not enforced, and why.
@@ -487,12 +508,10 @@ impl Handler for ControlService {
         by: Provenance,
         stop: &dyn Fn() -> bool,
     ) -> Result<Applied, Refusal> {
-        let mut done = self
+        let done = self
             .changes
             .apply(file, confirm_within, breaking, by.clone(), stop);
-        if let Ok(applied) = &mut done {
-            applied.difference.not_enforced = self.verify();
-        }
+        let done = done.map(|done| self.verified_file(done));
         log_request("apply", &by, done.as_ref().map(|applied| &*applied.message));
         done
     }
@@ -843,7 +862,7 @@ mod tests {
             None,
             policy,
             None,
-            MadeOf::text("test", &text()),
+            MadeOf::text("test", text()),
         )
         .expect("no disk");
         let changes = Arc::new(changes);

@@ -340,18 +340,28 @@ fn plan_of(plan: &dyn Plan) -> Option<&WrrPlan> {
     plan.downcast_ref()
 }
 
+/// That a leaf has no bound, nor a class in its queue: an arrival curve is in bytes, and turns are
+/// of packets.
+fn cases(
+    (class, name, queue): (ClassId, &str, &QueuePlan),
+    terms: &Terms<'_>,
+) -> impl Iterator<Item = WorstCase> {
+    let why = "`wrr` counts packets, so an arrival curve in bytes does not bound the turns it takes; `drr` has a bound";
+    let own = WorstCase {
+        class: Some(class),
+        bound: Err(why.into()),
+    };
+    std::iter::once(own).chain(queue.bounds_inside(name, terms, Err(why.into())))
+}
+
 impl Plan for WrrPlan {
-    /// None: an arrival curve is in bytes, and turns are of packets.
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
-        let why = "`wrr` counts packets, so an arrival curve in bytes does not bound the turns it takes; `drr` has a bound";
-        let case = |(class, name, queue): (ClassId, &str, &QueuePlan)| {
-            let own = WorstCase {
-                class: Some(class),
-                bound: Err(why.into()),
-            };
-            std::iter::once(own).chain(queue.bounds_inside(name, terms, Err(why.into())))
-        };
-        self.leaves.each().flat_map(case).collect()
+        self.leaves.each().flat_map(|leaf| cases(leaf, terms)).collect()
+    }
+
+    fn bounds_of(&self, class: ClassId, terms: &Terms<'_>) -> Option<Vec<WorstCase>> {
+        let leaf = self.leaves.leaf_of(class).and_then(|leaf| self.leaves.nth(leaf));
+        Some(leaf.map_or_else(Vec::new, |leaf| cases(leaf, terms).collect()))
     }
 
     fn conserves_work(&self) -> bool {

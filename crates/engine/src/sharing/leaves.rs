@@ -36,6 +36,12 @@ struct Leaf {
     queue: QueuePlan,
 }
 
+impl Leaf {
+    fn parts(&self) -> (ClassId, &str, &QueuePlan) {
+        (self.id, self.name.as_str(), &self.queue)
+    }
+}
+
 /// The leaves of a checked discipline, numbered in the order of its classes.
 #[derive(Clone, Debug)]
 pub(crate) struct LeavesPlan {
@@ -125,9 +131,12 @@ impl LeavesPlan {
 
     /// Each leaf's class, name and queue.
     pub(crate) fn each(&self) -> impl Iterator<Item = (ClassId, &str, &QueuePlan)> {
-        self.leaves
-            .iter()
-            .map(|leaf| (leaf.id, leaf.name.as_str(), &leaf.queue))
+        self.leaves.iter().map(Leaf::parts)
+    }
+
+    /// Those of this one.
+    pub(crate) fn nth(&self, leaf: usize) -> Option<(ClassId, &str, &QueuePlan)> {
+        self.leaves.get(leaf).map(Leaf::parts)
     }
 
     /// Whether no queue waits with a backlog.

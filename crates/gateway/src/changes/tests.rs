@@ -18,6 +18,8 @@ use netio::ports::memory::Memory;
 use netio::worker::{Settings, Worker};
 use std::collections::BTreeMap;
 
+mod by_text;
+
 /// A policy with a class that has child classes, where its kind can, and one that nothing removes.
 fn text(kind: &str, setting: &str) -> String {
     let class = |name: &str, parent: &str, more: &str| {

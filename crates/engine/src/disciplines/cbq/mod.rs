@@ -140,6 +140,25 @@ impl Plan for CbqPlan {
         )
     }
 
+    /// By itself where there is no bound, since nobody states arrivals; of classes in its queue it
+    /// is not said.
+    fn bounds_of(&self, class: ClassId, terms: &Terms<'_>) -> Option<Vec<WorstCase>> {
+        if terms.arrivals.iter().any(Option::is_some) {
+            return None;
+        }
+        let leaf = self.numbers.own(class.0).filter(|own| *own < self.leaves);
+        let queue = leaf.and_then(|leaf| self.classes.get(leaf)?.queue.as_ref());
+        let bound = Err(terms.arrivals(class).err()?);
+        match queue {
+            None => Some(Vec::new()),
+            Some(queue) if queue.kind.children == Children::None => Some(vec![WorstCase {
+                class: Some(class),
+                bound,
+            }]),
+            Some(_) => None,
+        }
+    }
+
     fn serves(&self, class: Option<ClassId>, link: Bandwidth) -> Option<Bandwidth> {
         let Some(class) = class else { return Some(link) };
         let leaf = self.classes.get(self.routes.child(class)?)?;

@@ -442,19 +442,35 @@ fn plan_of(plan: &dyn Plan) -> Option<&HfscPlan> {
     plan.downcast_ref()
 }
 
+/// The worst cases of a leaf with this real-time curve, and of the classes in its queue.
+fn cases(
+    (class, name, queue): (ClassId, &str, &QueuePlan),
+    real: Option<Slopes>,
+    terms: &Terms<'_>,
+) -> impl Iterator<Item = WorstCase> {
+    let arrivals = queue.kind.arrivals_in_order(class, terms);
+    let own = WorstCase {
+        class: Some(class),
+        bound: arrivals.and_then(|arrivals| worst(real, arrivals, terms)),
+    };
+    let service = from_any_time(real, terms);
+    std::iter::once(own).chain(queue.bounds_inside(name, terms, service))
+}
+
 impl Plan for HfscPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
-        let case = |((class, name, queue), plan): ((ClassId, &str, &QueuePlan), &ClassPlan)| {
-            let arrivals = queue.kind.arrivals_in_order(class, terms);
-            let own = WorstCase {
-                class: Some(class),
-                bound: arrivals.and_then(|arrivals| worst(plan.curves.real, arrivals, terms)),
-            };
-            let service = from_any_time(plan.curves.real, terms);
-            std::iter::once(own).chain(queue.bounds_inside(name, terms, service))
-        };
         let classes = self.leaves.each().zip(self.classes.iter());
+        let case = |(leaf, plan): (_, &ClassPlan)| cases(leaf, plan.curves.real, terms);
         classes.flat_map(case).collect()
+    }
+
+    /// By its own curve alone.
+    fn bounds_of(&self, class: ClassId, terms: &Terms<'_>) -> Option<Vec<WorstCase>> {
+        let Some(leaf) = self.leaves.leaf_of(class) else {
+            return Some(Vec::new());
+        };
+        let real = self.classes.get(leaf)?.curves.real;
+        Some(cases(self.leaves.nth(leaf)?, real, terms).collect())
     }
 
     fn serves(&self, class: Option<ClassId>, link: Bandwidth) -> Option<Bandwidth> {
