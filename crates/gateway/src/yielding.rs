@@ -201,7 +201,7 @@ fn strictest<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::units::{Bytes, Instant};
+    use engine::units::Instant;
     use host::{ConnectionId, FlowLimit};
 
     /// At 10 Mbit/s.
@@ -216,20 +216,7 @@ mod tests {
     }
 
     fn flow() -> FlowSample {
-        FlowSample {
-            id: ConnectionId(1),
-            member: MemberId(0),
-            at: Instant::START,
-            received: Bytes::ZERO,
-            sent: Bytes::ZERO,
-            unacknowledged: Bytes::ZERO,
-            rtt: None,
-            min_rtt: None,
-            mss: Bytes::new(1448),
-            scale: 7,
-            window: Bytes::ZERO,
-            losses: 0,
-        }
+        FlowSample::new(ConnectionId(1), MemberId(0), Instant::START)
     }
 
     #[test]

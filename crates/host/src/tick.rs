@@ -100,6 +100,25 @@ pub struct FlowSample {
 }
 
 impl FlowSample {
+    /// Of a connection that has carried nothing yet, with the segments and the scale that are usual
+    /// over Ethernet.
+    pub const fn new(id: ConnectionId, member: MemberId, at: Instant) -> Self {
+        Self {
+            id,
+            member,
+            at,
+            received: Bytes::ZERO,
+            sent: Bytes::ZERO,
+            unacknowledged: Bytes::ZERO,
+            rtt: None,
+            min_rtt: None,
+            mss: Bytes::new(1_448),
+            scale: 7,
+            window: Bytes::ZERO,
+            losses: 0,
+        }
+    }
+
     /// The total in this direction.
     pub fn carried(&self, direction: DataDirection) -> Bytes {
         match direction {

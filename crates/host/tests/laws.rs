@@ -330,18 +330,11 @@ fn feed(
             let received = &mut carried[member.id.0 as usize];
             *received += rate * 1_000_000 / 8 * EVERY / 1_000;
             FlowSample {
-                id: ConnectionId(member.id.0.into()),
-                member: member.id,
-                at: now,
                 received: Bytes::new(*received),
-                sent: Bytes::ZERO,
-                unacknowledged: Bytes::ZERO,
                 rtt: Some(Duration::from_millis(20)),
                 min_rtt: Some(Duration::from_millis(20)),
-                mss: Bytes::new(1_448),
-                scale: 7,
                 window: Bytes::new(1 << 20),
-                losses: 0,
+                ..FlowSample::new(ConnectionId(member.id.0.into()), member.id, now)
             }
         };
         let flows: Vec<FlowSample> = members.iter().zip(rates).map(flow).collect();

@@ -107,18 +107,9 @@ mod tests {
         let mut cap = 0.0;
         for (id, bytes) in (0..).zip(bytes) {
             let flows = [FlowSample {
-                id: ConnectionId(id),
-                member: MemberId(1),
-                at: Instant::START,
                 received: Bytes::new(bytes),
-                sent: Bytes::ZERO,
-                unacknowledged: Bytes::ZERO,
-                rtt: None,
-                min_rtt: None,
-                mss: Bytes::new(1_448),
-                scale: 7,
                 window: Bytes::new(5_000),
-                losses: 0,
+                ..FlowSample::new(ConnectionId(id), MemberId(1), Instant::START)
             }];
             let tick = LawInput {
                 now: Instant::START,

@@ -105,18 +105,10 @@ mod tests {
 
     fn sample(ms: u64) -> FlowSample {
         FlowSample {
-            id: ConnectionId(1),
-            member: MemberId(0),
-            at: Instant::START,
-            received: Bytes::ZERO,
-            sent: Bytes::ZERO,
-            unacknowledged: Bytes::ZERO,
             rtt: Some(Duration::from_millis(ms)),
             min_rtt: Some(Duration::from_millis(100)),
-            mss: Bytes::new(1_448),
-            scale: 7,
             window: Bytes::new(14_480),
-            losses: 0,
+            ..FlowSample::new(ConnectionId(1), MemberId(0), Instant::START)
         }
     }
 

@@ -113,18 +113,12 @@ mod tests {
             losses += u64::from(lost);
             at = at + Duration::from_millis(50);
             let sample = FlowSample {
-                id: ConnectionId(1),
-                member: MemberId(1),
-                at,
                 received: Bytes::new(carried),
-                sent: Bytes::ZERO,
-                unacknowledged: Bytes::ZERO,
                 rtt: Some(Duration::from_millis(50)),
                 min_rtt: Some(Duration::from_millis(50)),
-                mss: Bytes::new(1_448),
-                scale: 7,
                 window: Bytes::new(1 << 20),
                 losses,
+                ..FlowSample::new(ConnectionId(1), MemberId(1), at)
             };
             let link = LinkCounters {
                 received: Bytes::new(carried),

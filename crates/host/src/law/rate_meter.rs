@@ -198,19 +198,10 @@ mod tests {
     use engine::units::Duration;
 
     fn sample(id: u64, at: u64, received: u64) -> FlowSample {
+        let at = Instant::START + Duration::from_millis(at);
         FlowSample {
-            id: ConnectionId(id),
-            member: MemberId(0),
-            at: Instant::START + Duration::from_millis(at),
             received: Bytes::new(received),
-            sent: Bytes::ZERO,
-            unacknowledged: Bytes::ZERO,
-            rtt: None,
-            min_rtt: None,
-            mss: Bytes::new(1448),
-            scale: 7,
-            window: Bytes::ZERO,
-            losses: 0,
+            ..FlowSample::new(ConnectionId(id), MemberId(0), at)
         }
     }
 

@@ -647,7 +647,7 @@ impl Scavenger {
                 };
                 let limit = match self.direction {
                     DataDirection::Download => FlowLimit::Parked,
-                    DataDirection::Upload => FlowLimit::Pace(pace(flow.mss * 8.0 / PACE_SEGMENT_TIME)),
+                    DataDirection::Upload => FlowLimit::Pace(pace(least_pace(flow))),
                 };
                 self.order(sample, targets[i], limit, reason);
                 continue;
@@ -901,7 +901,7 @@ impl Scavenger {
                     DataDirection::Download => FlowLimit::Window(flow.window()),
                     DataDirection::Upload => {
                         let target = target.min(flow.ceiling_rate());
-                        FlowLimit::Pace(pace(target.max(flow.mss * 8.0 / PACE_SEGMENT_TIME)))
+                        FlowLimit::Pace(pace(target.max(least_pace(flow))))
                     }
                 };
                 let member = settings(tick.members, sample);
@@ -962,6 +962,11 @@ fn order(sample: &FlowSample, direction: DataDirection, limit: FlowLimit, reason
         limit,
         reason,
     }
+}
+
+/// What an upload that sends next to nothing is paced at, in bits per second.
+fn least_pace(flow: &FlowController) -> f64 {
+    flow.mss * 8.0 / PACE_SEGMENT_TIME
 }
 
 /// The settings of a connection's member; the default ones if it is not in the list.

@@ -112,18 +112,9 @@ mod tests {
             totals = [totals[0] + received, totals[1] + sent];
             let [received, sent] = totals.map(Bytes::new);
             let sample = FlowSample {
-                id: ConnectionId(1),
-                member: MemberId(0),
-                at,
                 received,
                 sent,
-                unacknowledged: Bytes::ZERO,
-                rtt: None,
-                min_rtt: None,
-                mss: Bytes::new(1448),
-                scale: 7,
-                window: Bytes::ZERO,
-                losses: 0,
+                ..FlowSample::new(ConnectionId(1), MemberId(0), at)
             };
             ways.read(&LawInput {
                 now: at,
