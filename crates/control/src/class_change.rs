@@ -89,7 +89,7 @@ impl InterfacePolicy {
         if info.parent.is_some() && !siblings.any(|(_, other)| other.parent == info.parent) {
             return None;
         }
-        let gone = self.filters.of_class(class);
+        let gone: Vec<_> = self.filters.of_class(class).map(|(id, _)| id).collect();
         let place = ClassSpec::place(class.0 as usize, spec.parent_name());
         self.changed(registry, class, place, &gone, &[])
     }

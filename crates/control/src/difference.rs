@@ -234,14 +234,15 @@ fn ports(port: &PortConfig) -> String {
 fn with_class_alone(policy: &InterfacePolicy, class: &str) -> InterfacePolicy {
     let number = policy.plan.class(class);
     let own = number.and_then(|number| policy.spec.classes.get(number.0 as usize));
-    let filters = number.map_or_else(Vec::new, |number| policy.filters.of_class(number));
-    let filters = filters.iter().filter_map(|id| policy.filters.get(*id)).copied();
+    let filters = number
+        .into_iter()
+        .flat_map(|number| policy.filters.of_class(number));
     InterfacePolicy {
         spec: Arc::new(DisciplineSpec {
             classes: own.into_iter().cloned().collect(),
             ..DisciplineSpec::clone(&policy.spec)
         }),
-        filters: Arc::new(filters.collect()),
+        filters: Arc::new(filters.map(|(_, filter)| *filter).collect()),
         ..policy.clone()
     }
 }

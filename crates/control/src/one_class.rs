@@ -228,19 +228,12 @@ fn goes(
 ) -> Option<ClassChanged> {
     let number = policy.plan.class(&class.name)?;
     let is_in_force = policy.spec.classes.get(number.0 as usize)?.says_as(class);
-    let own = policy
-        .filters
-        .numbered()
-        .filter(|(_, filter)| filter.class == number);
-    let own = own.map(|(_, filter)| {
-        (
-            class.name.to_string(),
-            Filter {
-                class: ClassId(0),
-                ..*filter
-            },
-        )
-    });
+    let as_read = |filter: &Filter| Filter {
+        class: ClassId(0),
+        ..*filter
+    };
+    let own = policy.filters.of_class(number);
+    let own = own.map(|(_, filter)| (class.name.to_string(), as_read(filter)));
     let are_all = own.eq(filters.iter().cloned());
     let changed = policy.without_class(registry, &class.name)?;
     (is_in_force && are_all && changed.alone).then_some(changed)

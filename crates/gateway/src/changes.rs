@@ -13,6 +13,7 @@ use crate::signalling::speaker::SpeakerHandle;
 use crate::vacancies::as_written;
 use control::begins_anew::ClassesAnew;
 use control::calendar;
+use control::class_change::ClassChanged;
 use control::class_tables::is_in_tables;
 use control::difference::{Applied, Breaking, Difference, GenerationView};
 use control::one_class::{ClassBecomes, OneClass, Otherwise, otherwise};
@@ -170,11 +171,7 @@ impl PolicyChanges {
         let cost = match policy.with_class_change(self.in_force.registry(), wanted) {
             Some(changed) => {
                 changed.policy.refuse_wrong_then(self.in_force.registry())?;
-                self.make(&mut generations, wanted, change, || {
-                    let plainly = |_| self.in_force.put_changed(changed.clone());
-                    let cost = self.put(changed.policy.clone(), Breaking::Refused, plainly)?;
-                    Ok((cost, policies(&self.in_force)))
-                })?
+                self.make(&mut generations, wanted, change, || self.adopt_renewed(changed))?
             }
             // All classes have to be looked at.
             None => self.set_interface(&mut generations, wanted, change)?,
@@ -223,6 +220,13 @@ impl PolicyChanges {
     ) -> Result<(Cost, Vec<InterfacePolicy>), Refusal> {
         let plainly = |changed| self.in_force.put_class(changed, class);
         let cost = self.put(changed, Breaking::Refused, plainly)?;
+        Ok((cost, policies(&self.in_force)))
+    }
+
+    /// Puts a policy into force in which a class has come or gone.
+    fn adopt_renewed(&self, changed: ClassChanged) -> Result<(Cost, Vec<InterfacePolicy>), Refusal> {
+        let policy = changed.policy.clone();
+        let cost = self.put(policy, Breaking::Refused, |_| self.in_force.put_changed(changed))?;
         Ok((cost, policies(&self.in_force)))
     }
 
@@ -544,15 +548,9 @@ impl PolicyChanges {
             let [old, new] = [&old, new].map(|policy| as_written(policy, self.in_force.registry()));
             promises::changes(&old, &new)
         });
-        let adopt = || {
-            let cost = match becomes {
-                ClassBecomes::Renewed(changed) => {
-                    let plainly = |_| self.in_force.put_changed(changed.clone());
-                    self.put(changed.policy.clone(), Breaking::Refused, plainly)?
-                }
-                ClassBecomes::Amended(policy) => return self.adopt_class(policy, &class),
-            };
-            Ok((cost, policies(&self.in_force)))
+        let adopt = || match becomes {
+            ClassBecomes::Renewed(changed) => self.adopt_renewed(changed),
+            ClassBecomes::Amended(policy) => self.adopt_class(policy, &class),
         };
         let (applied, alone) = wanted.make(generations, difference, adopt)?;
         self.note_in_tables(generations);
