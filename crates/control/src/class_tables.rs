@@ -11,6 +11,8 @@
 //! that of a class or a filter, so what one table says ends with the next header. Whatever cannot
 //! be told so is left to a reading of the whole.
 
+use crate::shared_text::SharedText;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// What a table begins with before which a text is cut.
@@ -58,6 +60,42 @@ fn is_plain(line: &str) -> bool {
     let is_below = (keys.next(), keys.nth(1), keys.next());
     let is_below = matches!(is_below, (Some("interface"), Some("class" | "filter"), Some(_)));
     path.chars().all(is_bare) && !is_below && (rest.is_empty() || rest.starts_with('#'))
+}
+
+/// The parts of two texts in which all is that differs, and what both have before and after them.
+#[derive(Debug)]
+pub(crate) struct Parts<'a> {
+    pub(crate) before: &'a str,
+    pub(crate) old: Cow<'a, str>,
+    pub(crate) new: Cow<'a, str>,
+    pub(crate) after: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    /// Of the edits of one text, from a table on before those that they are in; of other texts
+    /// all.
+    pub(crate) fn of(old: &'a SharedText, new: &'a SharedText) -> Self {
+        if !old.shares_base(new) {
+            let (old, new) = (old.whole(), new.whole());
+            return Self {
+                before: "",
+                old,
+                new,
+                after: "",
+            };
+        }
+        let (base, parts) = (old.base(), [old, new].map(SharedText::edited_part));
+        let table_before = |at: usize| base[..at].rfind(NEXT).map_or(0, |line| line + 1);
+        let start = table_before(table_before(parts[0].start.min(parts[1].start)));
+        let end = parts[0].end.max(parts[1].end);
+        let end = base[end..].find(NEXT).map_or(base.len(), |line| end + line + 1);
+        Self {
+            before: &base[..start],
+            old: old.between(start..end),
+            new: new.between(start..end),
+            after: &base[end..],
+        }
+    }
 }
 
 /// Where a new text differs from an old one, which is [in tables](is_in_tables). `None` if that
@@ -142,10 +180,11 @@ pub(crate) fn interface_of(text: &str) -> Option<&str> {
     (alone && is_in_tables(text)).then_some(interface)
 }
 
-/// Whether a table of this key of an interface begins after the first line of this text, which is
-/// [in tables](is_in_tables).
+/// Whether a table of this key of an interface begins in this text, which is [in
+/// tables](is_in_tables) and begins with a line.
 pub(crate) fn has_table(text: &str, interface: &str, key: &str) -> bool {
-    text.contains(&format!("{NEXT}{interface}.{key}]]"))
+    let next = format!("{NEXT}{interface}.{key}]]");
+    text.starts_with(&next[1..]) || text.contains(&next)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! - [`policy`]: TOML text → checked plan for every interface;
 //! - [`documents`]: which type of document a text is; [`sections`]: TOML with positions, for other
 //!   documents as well, and [`values`], as which it is kept; [`text_file`]: how texts are
-//!   read from files;
+//!   read from files; [`shared_text`]: one that differs from a known one in a place;
 //! - [`port_config`], [`filters`], kept as a [`filter_list`], [`rsvp_config`], [`yields`],
 //!   [`quota`]: a policy's parts with a syntax of their own; [`rsvp_keys`]: the key file of RSVP;
 //! - [`schema`]: what a policy may say, for editors, and a line of the control socket;
@@ -58,6 +58,7 @@ pub mod rsvp_keys;
 pub mod schema;
 pub mod sections;
 mod setting_change;
+pub mod shared_text;
 pub mod snapshot;
 pub mod text_file;
 pub mod values;

@@ -7,10 +7,11 @@
 //! Whatever is not surely so, mistakes included, is left to a reading of the whole text.
 
 use crate::class_change::ClassChanged;
-use crate::class_tables::{self, Difference};
+use crate::class_tables::{self, Difference, Parts};
 use crate::filters::{self, MOST_OF_ALL};
 use crate::policy::{InterfacePolicy, PolicyReader};
 use crate::sections::{self, Section};
+use crate::shared_text::SharedText;
 use engine::classify::Filter;
 use engine::packet::ClassId;
 use engine::settings::Problem;
@@ -53,18 +54,23 @@ impl ClassBecomes {
     }
 }
 
-/// What a new text says otherwise than the one of which these policies were made, which is [in
-/// tables](class_tables::is_in_tables). `None` if only a reading of the whole can tell.
+/// What a new text says otherwise than the one of which these policies were made. `None` if only a
+/// reading of the whole can tell: that text is not [in tables](class_tables::is_in_tables), or more
+/// differs.
 pub fn otherwise(
-    (old, new): (&str, &str),
+    (old, new): (&SharedText, &SharedText),
     policies: &[InterfacePolicy],
     registry: &Registry,
 ) -> Option<Otherwise> {
-    let places = class_tables::differences(old, new)?;
+    if !old.is_in_tables() {
+        return None;
+    }
+    let parts = Parts::of(old, new);
+    let places = class_tables::differences(&parts.old, &parts.new)?;
     let Some(first) = places.first() else {
         return Some(Otherwise::Nothing);
     };
-    let one_of_both = [&old[first.old.clone()], &new[first.new.clone()]];
+    let one_of_both = [&parts.old[first.old.clone()], &parts.new[first.new.clone()]];
     let interface = one_of_both
         .into_iter()
         .find(|text| !text.is_empty())
@@ -73,7 +79,7 @@ pub fn otherwise(
     let reader = Reader { policy, registry };
     let mut said = Said::default();
     for place in &places {
-        said.add(&reader, (old, new), place)?;
+        said.add(&reader, &parts, place)?;
     }
     let found = said.one_class(policy, registry)?;
     if let Otherwise::Class(one) = &found {
@@ -142,7 +148,8 @@ struct Said {
 
 impl Said {
     /// Adds what is said at one place. `None` if filters get another order.
-    fn add(&mut self, reader: &Reader<'_>, (old, new): (&str, &str), place: &Difference) -> Option<()> {
+    fn add(&mut self, reader: &Reader<'_>, parts: &Parts<'_>, place: &Difference) -> Option<()> {
+        let (old, new) = (&*parts.old, &*parts.new);
         let interface = reader.policy.name.as_str();
         let (classes, filters) = reader.read(&old[place.old.clone()])?;
         let (new_classes, new_filters) = reader.read(&new[place.new.clone()])?;
@@ -150,10 +157,10 @@ impl Said {
         self.after.extend(new_classes);
         let (gone, come, rest) = differing(&filters, &new_filters);
         if !come.is_empty() {
-            // From the end of the line before on.
-            let after = &new[place.new.end.saturating_sub(1)..];
-            let is_last = rest.is_empty() && !class_tables::has_table(after, interface, "filter");
-            let has_others = class_tables::has_table(old, interface, "filter");
+            let has_filter = |text: &str| class_tables::has_table(text, interface, "filter");
+            let is_last =
+                rest.is_empty() && ![&new[place.new.end..], parts.after].into_iter().any(has_filter);
+            let has_others = [parts.before, old, parts.after].into_iter().any(has_filter);
             if !is_last || !has_others || !gone.is_empty() || !self.come.is_empty() {
                 return None;
             }

@@ -8,12 +8,31 @@ use std::path::Path;
 /// The longest policy, scenario or list of rules: one of 100,000 classes has a sixth of it.
 pub const LONGEST: u64 = 64 << 20;
 
+/// What is said of bytes that are no text.
+pub(crate) const NO_TEXT: &str = "it is not UTF-8 text";
+
 /// The text of the file at this path, of at most `longest` bytes.
 ///
 /// # Errors
 ///
 /// Returns why it cannot be read, and what to do.
 pub fn read(path: &Path, longest: u64) -> Result<String, String> {
+    let (file, length) = open(path)?;
+    // With room for its end, where nothing is read.
+    let room = length.min(longest) + 1;
+    bounded_into(
+        Vec::with_capacity(usize::try_from(room).unwrap_or(0)),
+        file,
+        longest,
+    )
+}
+
+/// The file at this path, and how long it is.
+///
+/// # Errors
+///
+/// Returns why it cannot be read, and what to do.
+pub(crate) fn open(path: &Path) -> Result<(File, u64), String> {
     let found = fs::metadata(path).map_err(|error| reason(&error))?;
     let kind = found.file_type();
     // Before it is opened: a pipe without a writer is waited for there.
@@ -23,14 +42,8 @@ pub fn read(path: &Path, longest: u64) -> Result<String, String> {
             "it is {other}, not a file; standard input is read as `-`"
         ));
     }
-    // With room for its end, where nothing is read.
-    let room = found.len().min(longest) + 1;
     let file = File::open(path).map_err(|error| reason(&error))?;
-    bounded_into(
-        Vec::with_capacity(usize::try_from(room).unwrap_or(0)),
-        file,
-        longest,
-    )
+    Ok((file, found.len()))
 }
 
 /// What a file is that is no file of bytes.
@@ -67,7 +80,7 @@ fn bounded_into(mut text: Vec<u8>, from: impl Read, longest: u64) -> Result<Stri
             longest >> 20
         ));
     }
-    String::from_utf8(text).map_err(|_| "it is not UTF-8 text".into())
+    String::from_utf8(text).map_err(|_| NO_TEXT.into())
 }
 
 /// Why a file cannot be read, and what to do.

@@ -14,7 +14,6 @@ use crate::vacancies::as_written;
 use control::begins_anew::ClassesAnew;
 use control::calendar;
 use control::class_change::ClassChanged;
-use control::class_tables::is_in_tables;
 use control::difference::{Applied, Breaking, Difference, GenerationView};
 use control::one_class::{ClassBecomes, OneClass, Otherwise, otherwise};
 use control::policy::{InterfacePolicy, Policy};
@@ -23,7 +22,7 @@ use control::promises;
 use control::protocol::{Amendment, Refusal, SettingChange, SettingChanges, UsedUp};
 use control::provenance::Provenance;
 use control::rsvp_config::RsvpConfig;
-use control::text_file;
+use control::shared_text::SharedText;
 use engine::packet::ClassId;
 use engine::port_kind::PortKind;
 use engine::settings::Raw;
@@ -52,8 +51,6 @@ pub struct PolicyChanges {
     generations: Mutex<Generations>,
     /// Of the generation in force, if they are known.
     ends: Mutex<Ends>,
-    /// A text of which it is known that it is [in tables](control::class_tables).
-    in_tables: Mutex<Option<Arc<String>>>,
     /// What was set for a time could not be ended: when that is tried again.
     ends_again: Mutex<Option<units::Instant>>,
 }
@@ -84,7 +81,6 @@ impl PolicyChanges {
             rsvp: policy.rsvp.clone(),
             generations: Mutex::new(generations),
             ends: Mutex::default(),
-            in_tables: Mutex::default(),
             ends_again: Mutex::default(),
         })
     }
@@ -429,13 +425,14 @@ impl PolicyChanges {
     ///
     /// Returns an error if the file cannot be read, or has a mistake.
     pub fn policy_in(&self, file: &Path) -> Result<Policy, Refusal> {
-        self.read(file, &text_of(file)?)
+        let in_force = self.alone().made_of().clone();
+        self.read(file, &text_of(file, &in_force)?)
     }
 
     /// The policy that this text of a file states.
-    fn read(&self, file: &Path, text: &str) -> Result<Policy, Refusal> {
+    fn read(&self, file: &Path, text: &SharedText) -> Result<Policy, Refusal> {
         let shown = file.display().to_string();
-        let read = Policy::read(&shown, text, self.in_force.registry(), &self.ports());
+        let read = Policy::read(&shown, &text.whole(), self.in_force.registry(), &self.ports());
         read.map_err(|mistakes| Refusal::new(format!("{shown} is not in force:\n{}", mistakes.render(false))))
     }
 
@@ -465,7 +462,7 @@ impl PolicyChanges {
     ) -> Result<AppliedFile, Refusal> {
         let mut generations = self.alone();
         generations.refuse_unconfirmed()?;
-        let text = text_of(file)?;
+        let text = text_of(file, generations.made_of())?;
         let shown = file.display().to_string();
         let wanted = |text| Wanted {
             file: &shown,
@@ -486,29 +483,13 @@ impl PolicyChanges {
 
     /// What a text says otherwise than what is in force, if that is one class; `None` if only a
     /// reading of the whole can tell.
-    fn otherwise(&self, generations: &Generations, text: &str) -> Option<Otherwise> {
+    fn otherwise(&self, generations: &Generations, text: &SharedText) -> Option<Otherwise> {
         let in_force = generations.made_of().unchanged_text()?;
-        let known = self.in_tables().clone();
-        if !known.is_some_and(|known| Arc::ptr_eq(&known, in_force)) {
-            if !is_in_tables(in_force) {
-                return None;
-            }
-            self.note_in_tables(generations);
-        }
         otherwise(
             (in_force, text),
             &policies(&self.in_force),
             self.in_force.registry(),
         )
-    }
-
-    fn in_tables(&self) -> MutexGuard<'_, Option<Arc<String>>> {
-        self.in_tables.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// From now on it is known that the text in force is in tables.
-    fn note_in_tables(&self, generations: &Generations) {
-        *self.in_tables() = generations.made_of().unchanged_text().cloned();
     }
 
     fn apply_whole(
@@ -553,7 +534,6 @@ impl PolicyChanges {
             ClassBecomes::Amended(policy) => self.adopt_class(policy, &class),
         };
         let (applied, alone) = wanted.make(generations, difference, adopt)?;
-        self.note_in_tables(generations);
         let alone = alone.map(|class| (interface, class));
         Ok(AppliedFile { applied, alone })
     }
@@ -875,7 +855,7 @@ impl PolicyChanges {
 /// A policy's text that is to be put into force.
 struct Wanted<'a> {
     file: &'a str,
-    text: String,
+    text: SharedText,
     confirm_within: Option<Duration>,
     by: Provenance,
     stop: &'a dyn Fn() -> bool,
@@ -902,7 +882,7 @@ impl Wanted<'_> {
         let file = self.file;
         let change = Change {
             changes: difference.changes.clone(),
-            made_of: MadeOf::text(file, self.text),
+            made_of: generations.made_of().renewed(file, self.text),
             confirm_within: self.confirm_within,
             is_whole: true,
             ..Change::by(format!("apply {file}"), self.by)
@@ -925,9 +905,9 @@ impl Wanted<'_> {
 }
 
 /// The text of a policy's file.
-fn text_of(file: &Path) -> Result<String, Refusal> {
+fn text_of(file: &Path, in_force: &MadeOf) -> Result<SharedText, Refusal> {
     let unread = |why| Refusal::new(format!("cannot read the policy `{}`: {why}", file.display()));
-    text_file::read(file, text_file::LONGEST).map_err(unread)
+    in_force.read_like(file).map_err(unread)
 }
 
 /// What going back to a generation comes to.

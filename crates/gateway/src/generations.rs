@@ -106,13 +106,15 @@ impl Generations {
             all.push(run(1, 1), policies, made_of, Vec::new());
             return Ok(all);
         };
-        let goes_on = kept.goes_on(&made_of);
-        let (undoes, number) = (kept.unconfirmed(), kept.last() + u64::from(!goes_on));
+        let goes_on = kept.goes_on(&made_of)?;
+        let (undoes, number) = (kept.unconfirmed(), kept.last() + u64::from(goes_on.is_none()));
+        let made_of = goes_on.unwrap_or(made_of);
         for record in kept.records().iter().filter(|record| record.head.number < number) {
+            let before = all.kept.back().map_or(&made_of, |before| &before.made_of);
             all.kept.push_back(Generation {
                 head: record.head.clone(),
                 policies: Vec::new(),
-                made_of: kept.made_of(record)?,
+                made_of: kept.made_of(record, before)?,
                 undoes: record.undoes.clone(),
             });
         }

@@ -12,6 +12,7 @@ use control::protocol::{
     AddedClass, Amendment, PolicyInForce, Refusal, RemovedClass, SettingChange, SettingChanges, UsedUp,
 };
 use control::provenance::Provenance;
+use control::shared_text::{Edit, SharedText};
 use control::{policy_text, text_file};
 use engine::port_kind::PortKind;
 use engine::tree::Registry;
@@ -22,7 +23,6 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Names the confirmed generation.
 const CONFIRMED: &str = "confirmed";
@@ -36,8 +36,8 @@ const QUOTAS: &str = "quotas.json";
 pub struct MadeOf {
     /// The name of the policy's file, as it was given.
     file: String,
-    text: Arc<String>,
-    /// The generation beside which the text is kept; 0 if beside none yet.
+    text: SharedText,
+    /// The generation beside which the text without its edit is kept; 0 if beside none yet.
     text_of: u64,
     /// What was changed since, in order; of settings each key by itself. What ends by itself comes
     /// after what it covers.
@@ -49,14 +49,32 @@ impl MadeOf {
     pub fn text(file: &str, text: impl Into<String>) -> Self {
         Self {
             file: file.into(),
-            text: Arc::new(text.into()),
-            text_of: 0,
+            text: text.into().into(),
+            ..Self::default()
+        }
+    }
+
+    /// A policy as this file has it, which may have been read like this one.
+    pub(crate) fn renewed(&self, file: &str, text: SharedText) -> Self {
+        Self {
+            file: file.into(),
+            text_of: if text.shares_base(&self.text) {
+                self.text_of
+            } else {
+                0
+            },
+            text,
             since: Vec::new(),
         }
     }
 
+    /// The text of a policy's file; if that is most of it, it shares what both have with this one.
+    pub(crate) fn read_like(&self, file: &Path) -> Result<SharedText, String> {
+        SharedText::read(file, text_file::LONGEST, &self.text)
+    }
+
     /// The text, if nothing was changed since it was read.
-    pub(crate) fn unchanged_text(&self) -> Option<&Arc<String>> {
+    pub(crate) fn unchanged_text(&self) -> Option<&SharedText> {
         self.since.is_empty().then_some(&self.text)
     }
 
@@ -70,7 +88,7 @@ impl MadeOf {
         } = policy;
         Self {
             file,
-            text: Arc::new(text),
+            text: text.into(),
             text_of,
             since,
         }
@@ -80,8 +98,12 @@ impl MadeOf {
     pub(crate) fn handed_over(&self) -> PolicyInForce {
         PolicyInForce {
             file: self.file.clone(),
-            text: String::clone(&self.text),
-            text_of: self.text_of,
+            text: self.text.whole().into_owned(),
+            text_of: if self.text.edit().is_none() {
+                self.text_of
+            } else {
+                0
+            },
             since: self.since.clone(),
         }
     }
@@ -248,14 +270,14 @@ impl MadeOf {
                 "nothing was set that is not in {file}, and stays"
             )));
         }
-        let text = policy_text::with(&self.text, &stays).map_err(Refusal::new)?;
+        let text = policy_text::with(&self.text.whole(), &stays).map_err(Refusal::new)?;
         let saving = Saving {
             file: self.file.clone(),
-            from: Arc::clone(&self.text),
-            to: Arc::new(text),
+            from: self.text.clone(),
+            to: text.into(),
         };
         let saved = Self {
-            text: Arc::clone(&saving.to),
+            text: saving.to.clone(),
             text_of: 0,
             since: ends,
             ..self.clone()
@@ -270,8 +292,8 @@ impl MadeOf {
     /// Returns why it cannot be written so.
     pub(crate) fn written(&self) -> Result<Cow<'_, str>, String> {
         match self.since.is_empty() {
-            true => Ok(Cow::Borrowed(self.text.as_str())),
-            false => policy_text::with(&self.text, &self.since).map(Cow::Owned),
+            true => Ok(self.text.whole()),
+            false => policy_text::with(&self.text.whole(), &self.since).map(Cow::Owned),
         }
     }
 
@@ -299,17 +321,17 @@ fn is_over(change: &Amendment, now_ms: u64) -> bool {
 #[derive(Debug)]
 pub(crate) struct Saving {
     pub(crate) file: String,
-    from: Arc<String>,
-    to: Arc<String>,
+    from: SharedText,
+    to: SharedText,
 }
 
 impl Saving {
     /// Refuses it if the file has another text by now.
     pub(crate) fn refuse_edited(&self) -> Result<(), Refusal> {
         let file = &self.file;
-        let found = text_file::read(Path::new(file), text_file::LONGEST)
+        let found = SharedText::read(Path::new(file), text_file::LONGEST, &self.from)
             .map_err(|why| Refusal::new(format!("cannot read {file}: {why}")))?;
-        if found == *self.from {
+        if found == self.from {
             return Ok(());
         }
         Err(Refusal {
@@ -330,7 +352,7 @@ impl Saving {
         let old = fs::metadata(&path)?;
         let mut file = File::create(&unfinished)?;
         let written = file
-            .write_all(self.to.as_bytes())
+            .write_all(self.to.whole().as_bytes())
             .and_then(|()| file.set_permissions(old.permissions()))
             .and_then(|()| chown(&unfinished, Some(old.uid()), Some(old.gid())))
             .and_then(|()| file.sync_all())
@@ -367,10 +389,38 @@ pub(crate) struct Record {
     /// The generations that it undoes: a start does not put their text into force again.
     pub(crate) undoes: Vec<u64>,
     file: String,
-    text_of: u64,
+    #[serde(flatten)]
+    text: TextOf,
     /// Formerly of settings alone.
     #[serde(rename = "set")]
     since: Vec<Amendment>,
+}
+
+/// Where a record's text is.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum TextOf {
+    /// Beside this generation, but for what stands in place of a part of it. By a name of its own,
+    /// so that a former version does not take what is there for the text.
+    Edited { edit_of: u64, edit: Edit },
+    /// Beside this generation.
+    Whole { text_of: u64 },
+}
+
+impl TextOf {
+    /// The generation beside which it is.
+    fn number(&self) -> u64 {
+        match self {
+            Self::Edited { edit_of: number, .. } | Self::Whole { text_of: number } => *number,
+        }
+    }
+
+    fn edit(&self) -> Option<&Edit> {
+        match self {
+            Self::Edited { edit, .. } => Some(edit),
+            Self::Whole { .. } => None,
+        }
+    }
 }
 
 impl Record {
@@ -479,8 +529,8 @@ impl Kept {
         let Some(confirmed) = self.find(self.confirmed).cloned() else {
             return Ok((MadeOf::text(file, text), None));
         };
-        let kept = self.made_of(&confirmed)?.at(now_ms);
-        if *kept.text == *text {
+        let kept = self.made_of(&confirmed, &MadeOf::default())?.at(now_ms);
+        if kept.text.whole() == text {
             let news = (!kept.since.is_empty()).then(|| {
                 let set = kept.since.iter().map(ToString::to_string);
                 format!("{file}, and as set since: {}", set.collect::<Vec<_>>().join("; "))
@@ -513,21 +563,34 @@ impl Kept {
         for record in &self.records {
             let number = record.head.number;
             let counts = number > self.confirmed || undone.contains(&number);
-            if counts && *self.made_of(record)?.text == *text {
+            if counts && self.made_of(record, &MadeOf::default())?.text.whole() == text {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// What this generation was made of.
-    pub(crate) fn made_of(&self, record: &Record) -> io::Result<MadeOf> {
-        let text =
-            String::from_utf8(self.folder.read(&text_name(record.text_of))?).map_err(io::Error::other)?;
+    /// What this generation was made of. Its text is not read again, if that is beside the same
+    /// generation as the text of a known one.
+    pub(crate) fn made_of(&self, record: &Record, known: &MadeOf) -> io::Result<MadeOf> {
+        let text_of = record.text.number();
+        let name = text_name(text_of);
+        let base = match known.text_of == text_of {
+            true => known.text.clone(),
+            false => String::from_utf8(self.folder.read(&name)?)
+                .map_err(io::Error::other)?
+                .into(),
+        };
+        let nothing = Edit {
+            at: 0..0,
+            with: String::new(),
+        };
+        let text = base.edited(record.text.edit().cloned().unwrap_or(nothing));
+        let wrong = || io::Error::other(format!("{}: {name} has no such part", record.name()));
         Ok(MadeOf {
             file: record.file.clone(),
-            text: Arc::new(text),
-            text_of: record.text_of,
+            text: text.ok_or_else(wrong)?,
+            text_of,
             since: record.since.clone(),
         })
     }
@@ -555,10 +618,15 @@ impl Kept {
     }
 
     /// What is in force now: the one confirmed, if a start goes on with it.
-    pub(crate) fn goes_on(&self, made_of: &MadeOf) -> bool {
-        let confirmed = self.find(self.confirmed);
-        let same = |record: &Record| (record.text_of, &record.since) == (made_of.text_of, &made_of.since);
-        confirmed.is_some_and(same) && self.unconfirmed().is_empty()
+    pub(crate) fn goes_on(&self, made_of: &MadeOf) -> io::Result<Option<MadeOf>> {
+        let Some(confirmed) = self
+            .find(self.confirmed)
+            .filter(|_| self.unconfirmed().is_empty())
+        else {
+            return Ok(None);
+        };
+        let kept = self.made_of(confirmed, made_of)?;
+        Ok(kept.reads_as(made_of).then_some(kept))
     }
 
     /// A program runs from now on; until its end is noted, it counts as cut off.
@@ -591,27 +659,33 @@ impl Kept {
 
     /// Writes a generation before it is in force. What it was made of, with the place of its text.
     pub(crate) fn write(&mut self, head: Head, undoes: Vec<u64>, mut made_of: MadeOf) -> io::Result<MadeOf> {
-        let text_is_new = made_of.text_of == 0;
+        let is_there = |record: &Record| record.text.number() == made_of.text_of;
+        let text_is_new = !self.records.iter().any(is_there);
         if text_is_new {
-            replace(
-                &mut *self.folder,
-                &text_name(head.number),
-                made_of.text.as_bytes(),
-            )?;
+            let base = made_of.text.base().as_bytes();
+            replace(&mut *self.folder, &text_name(head.number), base)?;
             made_of.text_of = head.number;
         }
+        let text_of = made_of.text_of;
+        let text = match made_of.text.edit().cloned() {
+            Some(edit) => TextOf::Edited {
+                edit_of: text_of,
+                edit,
+            },
+            None => TextOf::Whole { text_of },
+        };
         let record = Record {
             head,
             undoes,
             file: made_of.file.clone(),
-            text_of: made_of.text_of,
+            text,
             since: made_of.since.clone(),
         };
         let bytes = serde_json::to_vec(&record).map_err(io::Error::other)?;
         if let Err(why) = replace(&mut *self.folder, &record.name(), &bytes) {
             if text_is_new {
                 // No generation names it, so nothing would remove it later.
-                let _ = self.folder.remove(&text_name(record.text_of));
+                let _ = self.folder.remove(&text_name(text_of));
             }
             return Err(why);
         }
@@ -642,7 +716,8 @@ impl Kept {
     /// The generation that this text was put into force by, if a start with it goes on from there.
     pub(crate) fn whole_of(&self, made_of: &MadeOf) -> Option<u64> {
         let confirmed = self.find(self.confirmed)?;
-        (confirmed.text_of == made_of.text_of).then_some(confirmed.head.whole)
+        let kept = (confirmed.text.number(), confirmed.text.edit());
+        (kept == (made_of.text_of, made_of.text.edit())).then_some(confirmed.head.whole)
     }
 
     /// From now on a crash returns to this generation. Those before number `first` are forgotten.
@@ -660,8 +735,9 @@ impl Kept {
 
     /// What cannot be removed stays, and harms nothing.
     fn forget(&mut self, these: impl Fn(&Record) -> bool) {
-        let texts =
-            |records: &[Record]| -> BTreeSet<u64> { records.iter().map(|record| record.text_of).collect() };
+        let texts = |records: &[Record]| -> BTreeSet<u64> {
+            records.iter().map(|record| record.text.number()).collect()
+        };
         let before = texts(&self.records);
         for record in self.records.iter().filter(|record| these(record)) {
             let _ = self.folder.remove(&record.name());

@@ -44,9 +44,11 @@ fn in_force(text: &str) -> InterfacePolicy {
 
 /// What another text says: the class that differs, `=` for nothing; none if it is to be read.
 fn told(new: &str) -> Option<String> {
-    let old = first();
-    assert!(class_tables::is_in_tables(&old));
-    match otherwise((&old, new), &[in_force(&old)], &Registry::builtin())? {
+    let (old, registry) = (first(), Registry::builtin());
+    let policies = [in_force(&old)];
+    let old = SharedText::from(old);
+    assert!(old.is_in_tables());
+    match otherwise((&old, &SharedText::from(new)), &policies, &registry)? {
         Otherwise::Nothing => Some("=".into()),
         Otherwise::Class(one) => {
             let how = match &one.becomes {

@@ -46,7 +46,29 @@ const STEPS: [Step; 12] = [
 type Content = (String, Vec<Amendment>);
 
 fn content(made_of: &MadeOf) -> Content {
-    (made_of.text.to_string(), made_of.since.clone())
+    (made_of.text.whole().into_owned(), made_of.since.clone())
+}
+
+/// The lines around the one that differs in the texts of a world.
+const AROUND: [&str; 2] = ["version = 1\n# text ", "\n# its end\n"];
+
+/// A text of a world.
+fn text(number: u32) -> String {
+    let [before, after] = AROUND;
+    format!("{before}{number}{after}")
+}
+
+/// This text of a world, as a file that has it is read while another is in force: now as an edit of
+/// that, now as a text of its own.
+fn read_beside(in_force: &MadeOf, number: u32) -> MadeOf {
+    if number.is_multiple_of(3) {
+        return MadeOf::text("FILE", text(number));
+    }
+    let [before, after] = AROUND.map(str::len);
+    let at = before..in_force.text.base().len() - after;
+    let with = number.to_string();
+    let edited = in_force.text.edited(Edit { at, with });
+    in_force.renewed("FILE", edited.expect("a part of each text"))
 }
 
 /// What is left of it at this moment.
@@ -112,10 +134,10 @@ fn start(power: &Power, file: &str, now_ms: u64) -> io::Result<(Generations, Con
 impl World {
     fn new(failure: Failure) -> Self {
         let power = Power::new(failure);
-        let (generations, begun) = start(&power, "text 0", DAY).expect("power");
+        let (generations, begun) = start(&power, &text(0), DAY).expect("power");
         Self {
             power,
-            file: "text 0".into(),
+            file: text(0),
             generations,
             history: vec![begun.clone()],
             confirmed: begun,
@@ -181,10 +203,10 @@ impl World {
         match step {
             Step::Apply | Step::ApplyToConfirm if !self.waits => {
                 self.changes += 1;
-                self.file = format!("text {}", self.changes);
+                self.file = text(self.changes);
                 let waits = step == Step::ApplyToConfirm;
                 let change = Change {
-                    made_of: MadeOf::text("FILE", &self.file),
+                    made_of: read_beside(self.generations.made_of(), self.changes),
                     confirm_within: waits.then_some(Duration::ZERO),
                     ..Change::by("apply", Provenance::default())
                 };
@@ -378,7 +400,7 @@ fn what_was_undone_while_the_disk_was_full_is_not_begun_with() {
     world.step(Step::Set);
     // The file still has what nobody confirmed.
     world.step(Step::Restart);
-    assert_eq!(world.confirmed.0, "text 0");
+    assert_eq!(world.confirmed.0, text(0));
 }
 
 #[test]
@@ -411,7 +433,7 @@ fn a_file_that_was_edited_counts_after_an_orderly_end_alone() {
     world.step(Step::Set);
     let (_, begun) = start(&world.power, "edited", DAY).expect("power");
     assert_eq!(begun, world.confirmed, "the program was cut off");
-    let (mut generations, _) = start(&world.power, "text 0", DAY).expect("power");
+    let (mut generations, _) = start(&world.power, &text(0), DAY).expect("power");
     generations.ended().expect("power");
     drop(generations);
     let (mut generations, begun) = start(&world.power, "edited", DAY).expect("power");
@@ -459,6 +481,44 @@ fn old_generations_and_their_texts_are_removed() {
     assert!(names.len() < 60, "{names:?}");
     world.begins_anew(false);
     assert_eq!(world.generations.show().len(), 32);
+}
+
+#[test]
+fn of_a_text_that_differs_in_a_part_only_that_is_written() {
+    let mut world = World::new(Failure::Off);
+    world.step(Step::Apply);
+    world.step(Step::Apply);
+    world.step(Step::Set);
+    let mut names = Folder::names(&world.power).expect("power");
+    names.retain(|name| name.starts_with("policy-"));
+    assert_eq!(names, ["policy-1.toml"]);
+    let record = Folder::read(&world.power, "generation-3.json").expect("power");
+    let record: serde_json::Value = serde_json::from_slice(&record).expect("JSON");
+    assert_eq!(
+        (&record["edit_of"], &record["edit"]["with"]),
+        (&1.into(), &"2".into())
+    );
+    assert!(
+        record.get("text_of").is_none(),
+        "a former version would read the whole as it was"
+    );
+    world.begins_anew(false);
+    let all: Vec<_> = world
+        .generations
+        .earlier()
+        .map(|one| one.made_of.clone())
+        .collect();
+    let in_force = world.generations.made_of();
+    assert_eq!(all.len(), 3);
+    assert!(
+        all.iter().all(|one| one.text.shares_base(&in_force.text)),
+        "it is read once"
+    );
+    // The same for a program that takes the place.
+    let heir = MadeOf::in_force(in_force.handed_over());
+    assert!(heir.reads_as(in_force));
+    let kept = Kept::read(Box::new(world.power.clone())).expect("power");
+    assert_eq!(kept.goes_on(&heir).expect("power").as_ref(), Some(in_force));
 }
 
 /// A soak of the simulated router found it: their texts stayed.

@@ -339,13 +339,15 @@ fn a_text_that_differs_in_a_class_is_put_into_force_as_a_reading_of_the_whole_do
             for _ in 0..60 {
                 let edits = if rng.below(6) == 0 { 3 } else { 1 };
                 let new = (0..edits).fold(text.clone(), |text, _| edited(&mut rng, &text, kind, key));
-                let told = short.changes.otherwise(&short.changes.alone(), &new);
+                let told = short
+                    .changes
+                    .otherwise(&short.changes.alone(), &new.as_str().into());
                 same += u32::from(matches!(told, Some(Otherwise::Nothing)));
                 let (said, is_alone) = applied_alike(&short, &whole, &file, &new, &mut rng);
                 alone += u32::from(is_alone);
                 refused += u32::from(!said);
                 text = short.text();
-                if !is_in_tables(&text) && rng.below(2) == 0 {
+                if !SharedText::from(&*text).is_in_tables() && rng.below(2) == 0 {
                     text = drawn(&mut rng, kind, key);
                 }
             }
