@@ -11,8 +11,6 @@
 //! that of a class or a filter, so what one table says ends with the next header. Whatever cannot
 //! be told so is left to a reading of the whole.
 
-use crate::shared_text::SharedText;
-use std::borrow::Cow;
 use std::ops::Range;
 
 /// What a table begins with before which a text is cut.
@@ -62,40 +60,14 @@ fn is_plain(line: &str) -> bool {
     path.chars().all(is_bare) && !is_below && (rest.is_empty() || rest.starts_with('#'))
 }
 
-/// The parts of two texts in which all is that differs, and what both have before and after them.
-#[derive(Debug)]
-pub(crate) struct Parts<'a> {
-    pub(crate) before: &'a str,
-    pub(crate) old: Cow<'a, str>,
-    pub(crate) new: Cow<'a, str>,
-    pub(crate) after: &'a str,
+/// Where the last table begins of those that begin before this place; 0 if there is none.
+pub(crate) fn last_before(text: &str, at: usize) -> usize {
+    text[..at].rfind(NEXT).map_or(0, |line| line + 1)
 }
 
-impl<'a> Parts<'a> {
-    /// Of the edits of one text, from a table on before those that they are in; of other texts
-    /// all.
-    pub(crate) fn of(old: &'a SharedText, new: &'a SharedText) -> Self {
-        if !old.shares_base(new) {
-            let (old, new) = (old.whole(), new.whole());
-            return Self {
-                before: "",
-                old,
-                new,
-                after: "",
-            };
-        }
-        let (base, parts) = (old.base(), [old, new].map(SharedText::edited_part));
-        let table_before = |at: usize| base[..at].rfind(NEXT).map_or(0, |line| line + 1);
-        let start = table_before(table_before(parts[0].start.min(parts[1].start)));
-        let end = parts[0].end.max(parts[1].end);
-        let end = base[end..].find(NEXT).map_or(base.len(), |line| end + line + 1);
-        Self {
-            before: &base[..start],
-            old: old.between(start..end),
-            new: new.between(start..end),
-            after: &base[end..],
-        }
-    }
+/// Where the first table begins after this place; the end of the text if there is none.
+pub(crate) fn first_after(text: &str, at: usize) -> usize {
+    text[at..].find(NEXT).map_or(text.len(), |line| at + line + 1)
 }
 
 /// Where a new text differs from an old one, which is [in tables](is_in_tables). `None` if that
@@ -157,9 +129,7 @@ fn tables(text: &str, from: usize) -> Vec<Range<usize>> {
     let mut all = Vec::new();
     let mut start = from;
     while all.len() < AHEAD {
-        let end = text[start..]
-            .find(NEXT)
-            .map_or(text.len(), |line| start + line + 1);
+        let end = first_after(text, start);
         all.push(start..end);
         if start == end {
             break;

@@ -7,7 +7,7 @@
 //! Whatever is not surely so, mistakes included, is left to a reading of the whole text.
 
 use crate::class_change::ClassChanged;
-use crate::class_tables::{self, Difference, Parts};
+use crate::class_tables::{self, Difference};
 use crate::filters::{self, MOST_OF_ALL};
 use crate::policy::{InterfacePolicy, PolicyReader};
 use crate::sections::{self, Section};
@@ -16,6 +16,7 @@ use engine::classify::Filter;
 use engine::packet::ClassId;
 use engine::settings::Problem;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
+use std::borrow::Cow;
 
 /// What a new text of a policy says otherwise.
 #[derive(Debug)]
@@ -86,6 +87,39 @@ pub fn otherwise(
         one.becomes.policy().refuse_wrong_then(registry).ok()?;
     }
     Some(found)
+}
+
+/// The parts of two texts in which all is that differs, and what both have before and after them.
+struct Parts<'a> {
+    before: &'a str,
+    old: Cow<'a, str>,
+    new: Cow<'a, str>,
+    after: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    /// Of the edits of one text, from the table on before those that they are in; of other texts
+    /// all.
+    fn of(old: &'a SharedText, new: &'a SharedText) -> Self {
+        if !old.shares_base(new) {
+            return Self {
+                before: "",
+                old: old.whole(),
+                new: new.whole(),
+                after: "",
+            };
+        }
+        let (base, [of_old, of_new]) = (old.base(), [old, new].map(SharedText::edited_part));
+        let start = class_tables::last_before(base, of_old.start.min(of_new.start));
+        let start = class_tables::last_before(base, start);
+        let end = class_tables::first_after(base, of_old.end.max(of_new.end));
+        Self {
+            before: &base[..start],
+            old: old.between(start..end),
+            new: new.between(start..end),
+            after: &base[end..],
+        }
+    }
 }
 
 /// Reads tables of an interface.
