@@ -30,6 +30,13 @@ pub struct ClassChanged {
     pub alone: bool,
 }
 
+impl ClassChanged {
+    /// The filters that are gone, of the policy that they were in.
+    pub(crate) fn gone_of<'a>(&'a self, old: &'a InterfacePolicy) -> impl Iterator<Item = &'a Filter> {
+        self.gone.iter().filter_map(|id| old.filters.get(*id))
+    }
+}
+
 impl InterfacePolicy {
     /// The policy with this change of one class; `None` if only a reading of the whole text can
     /// tell what that makes.

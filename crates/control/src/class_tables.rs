@@ -31,14 +31,25 @@ const BLOCK: usize = 1 << 12;
 pub(crate) struct Difference {
     pub(crate) old: Range<usize>,
     pub(crate) new: Range<usize>,
-    /// Where the table before it begins, in the new text.
-    pub(crate) before: Option<usize>,
+    /// Where the table before it begins, in the new text; 0 if there is none.
+    pub(crate) before: usize,
 }
 
 /// Whether a text consists of lines whose tables can be told apart by their headers. It has been
 /// read, and is a policy.
 pub fn is_in_tables(text: &str) -> bool {
-    !text.contains("\"\"\"") && !text.contains("'''") && text.lines().all(is_plain)
+    !has_thrice(text, b'"') && !has_thrice(text, b'\'') && text.lines().all(is_plain)
+}
+
+/// Whether this byte is somewhere three times in a row. Without an early end, so that many bytes
+/// are looked at side by side.
+fn has_thrice(text: &str, byte: u8) -> bool {
+    let first = text.as_bytes();
+    let [second, third] = [1, 2].map(|skipped| first.get(skipped..).unwrap_or_default());
+    let threes = third.iter().zip(second).zip(first);
+    threes.fold(false, |found, ((c, b), a)| {
+        found | ((*a == byte) & (*b == byte) & (*c == byte))
+    })
 }
 
 /// Whether a line is no header, or one without quotes and spaces, and not below a class or filter.
@@ -83,7 +94,7 @@ pub(crate) fn differences(old: &str, new: &str) -> Option<Vec<Difference>> {
             None if !found.is_empty() => 0,
             None => return None,
         };
-        let before = new[..at.1 + begin].rfind(NEXT).map(|line| line + 1);
+        let before = last_before(new, at.1 + begin);
         at = (at.0 + begin, at.1 + begin);
         let end = next_same((old, at.0), (new, at.1))?;
         found.push(Difference {

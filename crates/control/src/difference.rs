@@ -168,10 +168,17 @@ impl Difference {
     }
 
     /// Of the policies of one interface that differ in this class of the outermost discipline
-    /// alone, and in its filters.
-    pub fn of_class(old: &InterfacePolicy, new: &InterfacePolicy, class: &str) -> Self {
-        let [old, new] = [old, new].map(|policy| with_class_alone(policy, class));
-        Self::of(&old, &new)
+    /// alone, and in its filters: those that go and those that come.
+    pub fn of_class(
+        old: &InterfacePolicy,
+        new: &InterfacePolicy,
+        class: &str,
+        [gone, come]: [Vec<Filter>; 2],
+    ) -> Self {
+        Self::of(
+            &with_class_alone(old, class, gone),
+            &with_class_alone(new, class, come),
+        )
     }
 
     /// Of the policies of one interface.
@@ -230,19 +237,16 @@ fn ports(port: &PortConfig) -> String {
     )
 }
 
-/// A policy without all its other classes.
-fn with_class_alone(policy: &InterfacePolicy, class: &str) -> InterfacePolicy {
+/// A policy with this class alone, and these of its filters.
+fn with_class_alone(policy: &InterfacePolicy, class: &str, filters: Vec<Filter>) -> InterfacePolicy {
     let number = policy.plan.class(class);
     let own = number.and_then(|number| policy.spec.classes.get(number.0 as usize));
-    let filters = number
-        .into_iter()
-        .flat_map(|number| policy.filters.of_class(number));
     InterfacePolicy {
         spec: Arc::new(DisciplineSpec {
             classes: own.into_iter().cloned().collect(),
             ..DisciplineSpec::clone(&policy.spec)
         }),
-        filters: Arc::new(filters.map(|(_, filter)| *filter).collect()),
+        filters: Arc::new(filters.into()),
         ..policy.clone()
     }
 }

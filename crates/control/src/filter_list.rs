@@ -97,6 +97,11 @@ impl FilterList {
         self.iter().copied().collect()
     }
 
+    /// The one with this number, unless it has gone.
+    pub fn get(&self, id: FilterId) -> Option<&Filter> {
+        self.places.get(usize::try_from(id.0).ok()?)?.as_ref()
+    }
+
     /// Those of this class, with their numbers.
     pub fn of_class(&self, class: ClassId) -> impl Iterator<Item = (FilterId, &Filter)> {
         self.chosen(move |reach| reach.class == class)
@@ -112,7 +117,7 @@ impl FilterList {
     fn chosen(&self, choose: impl Fn(&Reach) -> bool) -> impl Iterator<Item = (FilterId, &Filter)> {
         let all = (0..).map(FilterId).zip(&self.reaches);
         let chosen = all.filter(move |(_, reach)| choose(reach));
-        chosen.filter_map(|(id, _)| Some((id, self.places.get(usize::try_from(id.0).ok()?)?.as_ref()?)))
+        chosen.filter_map(|(id, _)| Some((id, self.get(id)?)))
     }
 
     /// The list without these, and with others at its end; and the numbers of the others.

@@ -46,6 +46,17 @@ pub enum ClassBecomes {
 }
 
 impl ClassBecomes {
+    /// The filters of the class that go with it, and those that come with it.
+    pub fn filters(&self, old: &InterfacePolicy) -> [Vec<Filter>; 2] {
+        match self {
+            Self::Renewed(changed) => [
+                changed.gone_of(old).copied().collect(),
+                changed.come.iter().map(|(_, filter)| *filter).collect(),
+            ],
+            Self::Amended(_) => Default::default(),
+        }
+    }
+
     /// The policy of its interface.
     pub fn policy(&self) -> &InterfacePolicy {
         match self {
@@ -63,6 +74,9 @@ pub fn otherwise(
     policies: &[InterfacePolicy],
     registry: &Registry,
 ) -> Option<Otherwise> {
+    if old == new {
+        return Some(Otherwise::Nothing);
+    }
     if !old.is_in_tables() {
         return None;
     }
@@ -109,10 +123,12 @@ impl<'a> Parts<'a> {
                 after: "",
             };
         }
-        let (base, [of_old, of_new]) = (old.base(), [old, new].map(SharedText::edited_part));
-        let start = class_tables::last_before(base, of_old.start.min(of_new.start));
-        let start = class_tables::last_before(base, start);
-        let end = class_tables::first_after(base, of_old.end.max(of_new.end));
+        let base = old.base();
+        let edits = || [old, new].into_iter().filter_map(SharedText::edit);
+        let start = edits().map(|edit| edit.at.start).min().unwrap_or(base.len());
+        let end = edits().map(|edit| edit.at.end).max().unwrap_or(base.len());
+        let start = class_tables::last_before(base, class_tables::last_before(base, start));
+        let end = class_tables::first_after(base, end);
         Self {
             before: &base[..start],
             old: old.between(start..end),
@@ -201,8 +217,8 @@ impl Said {
         }
         self.gone.extend_from_slice(gone);
         self.come.extend_from_slice(come);
-        let former = place.before.map(|begin| &new[begin..place.new.start]);
-        self.is_outside |= former.and_then(class_tables::interface_of) != Some(interface);
+        let former = &new[place.before..place.new.start];
+        self.is_outside |= class_tables::interface_of(former) != Some(interface);
         Some(())
     }
 
@@ -273,10 +289,10 @@ fn goes(
         class: ClassId(0),
         ..*filter
     };
-    let own = policy.filters.of_class(number);
-    let own = own.map(|(_, filter)| (class.name.to_string(), as_read(filter)));
-    let are_all = own.eq(filters.iter().cloned());
     let changed = policy.without_class(registry, &class.name)?;
+    let own = changed.gone_of(policy);
+    let own = own.map(|filter| (class.name.to_string(), as_read(filter)));
+    let are_all = own.eq(filters.iter().cloned());
     (is_in_force && are_all && changed.alone).then_some(changed)
 }
 

@@ -145,11 +145,6 @@ impl SharedText {
         }
     }
 
-    /// The part of the base that is edited: an empty one of a text that is its base.
-    pub(crate) fn edited_part(&self) -> Range<usize> {
-        self.edit().map_or(0..0, |edit| edit.at.clone())
-    }
-
     /// What stands in place of a part of the base in which all of the edit is.
     pub(crate) fn between(&self, part: Range<usize>) -> Cow<'_, str> {
         let base = self.base();

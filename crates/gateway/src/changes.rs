@@ -505,6 +505,8 @@ impl PolicyChanges {
             return Ok(wanted.already());
         }
         self.judge(new, &mut difference)?;
+        // The next text is compared with it: looked up now, beside a reading that takes longer.
+        wanted.text.is_in_tables();
         let adopt = || self.adopt(&new.interfaces, breaking);
         let (applied, _) = wanted.make(generations, difference, adopt)?;
         Ok(AppliedFile { applied, alone: None })
@@ -521,7 +523,7 @@ impl PolicyChanges {
         let new = becomes.policy();
         let interface = new.name.clone();
         let old = self.in_force.policy_of(&interface)?;
-        let mut difference = Difference::of_class(&old, new, &class);
+        let mut difference = Difference::of_class(&old, new, &class, becomes.filters(&old));
         if difference.is_empty() {
             return Ok(wanted.already());
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::policy::Policy;
+use crate::shared_text::Edit;
 use std::sync::Arc;
 
 const HEAD: &str = "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\ndiscipline = \"drr\"\n";
@@ -42,13 +43,29 @@ fn in_force(text: &str) -> InterfacePolicy {
     }
 }
 
-/// What another text says: the class that differs, `=` for nothing; none if it is to be read.
+/// The same text as an edit of the other.
+fn as_an_edit(old: &SharedText, new: &str) -> SharedText {
+    let (old_chars, new_chars) = (old.base().char_indices(), new.char_indices());
+    let mut pairs = old_chars.zip(new_chars);
+    let shorter = old.base().len().min(new.len());
+    let start = pairs.find(|(a, b)| a != b).map_or(shorter, |((at, _), _)| at);
+    let pairs = old.base()[start..].chars().rev().zip(new[start..].chars().rev());
+    let alike: usize = (pairs.take_while(|(a, b)| a == b))
+        .map(|(a, _)| a.len_utf8())
+        .sum();
+    let with = new[start..new.len() - alike].to_owned();
+    let at = start..old.base().len() - alike;
+    old.edited(Edit { at, with }).expect("a part of it")
+}
+
+/// What another text says: the class that differs, `=` for nothing; none if it is to be read. Of a
+/// text of its own the same as of an edit.
 fn told(new: &str) -> Option<String> {
     let (old, registry) = (first(), Registry::builtin());
     let policies = [in_force(&old)];
     let old = SharedText::from(old);
     assert!(old.is_in_tables());
-    match otherwise((&old, &SharedText::from(new)), &policies, &registry)? {
+    let said = |new: SharedText| match otherwise((&old, &new), &policies, &registry)? {
         Otherwise::Nothing => Some("=".into()),
         Otherwise::Class(one) => {
             let how = match &one.becomes {
@@ -60,7 +77,10 @@ fn told(new: &str) -> Option<String> {
             };
             Some(format!("{} {how}", one.class))
         }
-    }
+    };
+    let as_own = said(new.into());
+    assert_eq!(said(as_an_edit(&old, new)), as_own, "{new}");
+    as_own
 }
 
 #[test]
