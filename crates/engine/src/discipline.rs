@@ -255,6 +255,20 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
         class.is_none().then_some(link)
     }
 
+    /// How what it gets is shared, if each of its own classes is [served](Plan::serves) its
+    /// [part](Plan::part_of) of a whole, and its queue passes on all of that, to no classes in it.
+    /// In a time that does not grow with the number of classes. `None` if it may be otherwise; the
+    /// default.
+    fn shares(&self) -> Option<Shares> {
+        None
+    }
+
+    /// The part of this class of its own of the [whole](Shares::whole). The default: there are no
+    /// parts.
+    fn part_of(&self, _class: ClassId) -> Option<u64> {
+        None
+    }
+
     /// The plan that a [check](crate::kind::Kind::check) of the whole makes when one class of its
     /// own has other settings, or [is another one](ChangedClass::renewed); without a look at the
     /// others. `None` if it cannot tell, or the check
@@ -319,6 +333,15 @@ pub struct BuiltQueue {
     pub kind: &'static str,
     /// The discipline, without packets.
     pub discipline: Box<dyn Discipline>,
+}
+
+/// How what a discipline gets is shared by its own classes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shares {
+    /// The sum of the parts of all.
+    pub whole: u64,
+    /// How many there are, places for others not counted.
+    pub classes: u64,
 }
 
 /// A class of a discipline that gets other settings.
@@ -421,6 +444,7 @@ mod tests {
             (Some(rate), None)
         );
         assert_eq!(plan.changed_classes(&SilentPlan, false), None);
+        assert_eq!((plan.shares(), plan.part_of(class)), (None, None));
         assert!(!plan.conserves_work() && plan.settings_of(class).is_empty());
         assert!(plan.pacing().is_none());
         let cx = Build::new(Seed(5));

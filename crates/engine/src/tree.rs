@@ -34,7 +34,7 @@
 
 use crate::bounds::{ArrivalCurve, Terms, WorstCase};
 pub use crate::class_name::ClassName;
-use crate::discipline::{Build, BuiltQueue, ChangedClass, Plan, RenewedLeaf};
+use crate::discipline::{Build, BuiltQueue, ChangedClass, Plan, RenewedLeaf, Shares};
 use crate::disciplines::{PLAIN_LEAF, fifo};
 use crate::inspect::View;
 use crate::kind::{Check, CheckedClass, Children, Kind, QueuePlan};
@@ -311,6 +311,19 @@ impl TreePlan {
         let is_told = found.iter().any(|case| case.class == Some(class));
         let own = (self.info(class)?.leaf && !is_told).then(|| self.unknown_case(Some(class)));
         Some(own.into_iter().chain(found).collect())
+    }
+
+    /// How the link is shared by the classes of the outermost discipline, if all that each is
+    /// promised is its [part](Self::part_of) of a whole; in a time that does not grow with their
+    /// number. `None` if it may be otherwise.
+    pub fn shares(&self) -> Option<Shares> {
+        // A class that states what it sends may have a bound.
+        self.root.plan.shares().filter(|_| self.stating == 0)
+    }
+
+    /// The part of this class of the outermost discipline, if there are any.
+    pub fn part_of(&self, class: ClassId) -> Option<u64> {
+        self.root.plan.part_of(class)
     }
 
     /// The terms of its bounds, on the link itself.

@@ -27,7 +27,7 @@
 
 use crate::bounds::{RateLatency, Terms, WorstCase};
 use crate::discipline::{
-    Build, BuiltQueue, ChangedClass, DetachedQueue, Discipline, Next, Plan, Sink, Verdict,
+    Build, BuiltQueue, ChangedClass, DetachedQueue, Discipline, Next, Plan, Shares, Sink, Verdict,
 };
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
@@ -97,11 +97,16 @@ const LONGEST_QUANTUM: u64 = 1 << 40;
 #[derive(Clone, Debug)]
 struct DrrPlan {
     leaves: LeavesPlan,
-    /// By leaf, in bytes.
+    /// By leaf, in bytes; [`VACANT`] for a place.
     quanta: SharedList<u64>,
-    /// The sum of them.
-    whole: u64,
+    /// Of weight 1.
+    unit: u64,
+    /// Their sum, and how many classes there are.
+    shares: Shares,
 }
+
+/// The quantum of a place for a class.
+const VACANT: u64 = 0;
 
 /// A length that a turn may have.
 fn turn(quantum: Bytes, link: Link) -> Result<u64, String> {
@@ -154,12 +159,19 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let link = check.link;
     let unit = unit(check.settings, link, check.problems);
     let classes = check.classes.iter();
-    let quanta = classes.filter_map(|class| quantum(unit, class.settings, class.at, link, check.problems));
+    let quanta = classes.filter_map(|class| match class.vacant {
+        true => Some(VACANT),
+        false => quantum(unit, class.settings, class.at, link, check.problems),
+    });
     let quanta: SharedList<u64> = quanta.collect();
     (check.problems.len() == before).then(|| {
         Arc::new(DrrPlan {
             leaves: LeavesPlan::new(check),
-            whole: quanta.iter().sum(),
+            unit,
+            shares: Shares {
+                whole: quanta.iter().sum(),
+                classes: quanta.iter().map(|&quantum| count(quantum)).sum(),
+            },
             quanta,
         }) as Arc<dyn Plan>
     })
@@ -168,6 +180,27 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 fn plan_of(plan: &dyn Plan) -> Option<&DrrPlan> {
     let plan: &dyn Any = plan;
     plan.downcast_ref()
+}
+
+/// How many classes are in a place with this quantum.
+fn count(quantum: u64) -> u64 {
+    u64::from(quantum != VACANT)
+}
+
+impl DrrPlan {
+    /// The quantum in what runs of a leaf with this one: what may wait in a place has turns, too,
+    /// since turns that send nothing would have no end.
+    fn running(&self, quantum: u64) -> u64 {
+        match quantum {
+            VACANT => self.unit,
+            quantum => quantum,
+        }
+    }
+
+    /// Those of all leaves.
+    fn all_running(&self) -> impl Iterator<Item = u64> + '_ {
+        self.quanta.iter().map(|&quantum| self.running(quantum))
+    }
 }
 
 impl Plan for DrrPlan {
@@ -179,8 +212,8 @@ impl Plan for DrrPlan {
     /// no more turns than that (Boyer, Stea and Sofack, "Deficit round robin with network
     /// calculus", 2012).
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
-        let whole = self.whole;
-        let deficits = u128::from(terms.longest.get()) * (self.quanta.len() as u128 - 1);
+        let Shares { whole, classes } = self.shares;
+        let deficits = u128::from(terms.longest.get()) * u128::from(classes.saturating_sub(1));
         let case = |((class, name, queue), &part): ((ClassId, &str, &QueuePlan), &u64)| {
             let before = u128::from(whole - part) + deficits + u128::from(terms.ahead.get());
             let service = RateLatency {
@@ -195,7 +228,9 @@ impl Plan for DrrPlan {
             };
             std::iter::once(own).chain(queue.bounds_inside(name, terms, Ok(service)))
         };
-        self.leaves.each().zip(&self.quanta).flat_map(case).collect()
+        let all = self.leaves.each().zip(&self.quanta);
+        let there = all.filter(|(_, quantum)| **quantum != VACANT);
+        there.flat_map(case).collect()
     }
 
     fn conserves_work(&self) -> bool {
@@ -205,19 +240,34 @@ impl Plan for DrrPlan {
     fn serves(&self, class: Option<ClassId>, link: Bandwidth) -> Option<Bandwidth> {
         self.leaves.serves(class, link, |leaf| {
             let part = u128::from(*self.quanta.get(leaf)?);
-            let bits = u128::from(link.bits()) * part / u128::from(self.whole.max(1));
+            let bits = u128::from(link.bits()) * part / u128::from(self.shares.whole.max(1));
             Some(Bandwidth::bits_per_sec(bits as u64))
         })
+    }
+
+    fn shares(&self) -> Option<Shares> {
+        self.leaves.pass_all().then_some(self.shares)
+    }
+
+    fn part_of(&self, class: ClassId) -> Option<u64> {
+        self.quanta.get(self.leaves.leaf_of(class)?).copied()
     }
 
     fn amended(&self, change: &ChangedClass<'_>) -> Option<Arc<dyn Plan>> {
         let leaf = self.leaves.leaf_of(change.class)?;
         let mut problems = Vec::new();
         let unit = unit(change.of_discipline, change.link, &mut problems);
-        let own = quantum(unit, change.settings, Span::default(), change.link, &mut problems)?;
+        let former = *self.quanta.get(leaf)?;
+        let own = match change.renewed.map_or(former == VACANT, |new| new.vacant) {
+            true => VACANT,
+            false => quantum(unit, change.settings, Span::default(), change.link, &mut problems)?,
+        };
         let mut plan = self.clone();
-        let former = std::mem::replace(plan.quanta.get_mut(leaf)?, own);
-        plan.whole = self.whole - former + own;
+        *plan.quanta.get_mut(leaf)? = own;
+        plan.shares = Shares {
+            whole: self.shares.whole - former + own,
+            classes: self.shares.classes - count(former) + count(own),
+        };
         if let Some(new) = &change.renewed {
             plan.leaves = self.leaves.renewed(leaf, new)?;
         }
@@ -226,15 +276,15 @@ impl Plan for DrrPlan {
 
     fn changed_classes(&self, former: &dyn Plan, queues: bool) -> Option<Vec<ClassId>> {
         let former = plan_of(former).filter(|former| self.leaves.is_numbered_as(&former.leaves))?;
-        let quanta = self.quanta.iter().zip(&former.quanta);
+        let quanta = self.all_running().zip(former.all_running());
         let all = self.leaves.each().zip(quanta);
         let changed = all.filter(|(_, (new, old))| queues || new != old);
         Some(changed.map(|((class, ..), _)| class).collect())
     }
 
     fn settings_of(&self, class: ClassId) -> Vec<(&'static str, Value)> {
-        let quantum = self.leaves.leaf_of(class).and_then(|leaf| self.quanta.get(leaf));
-        quantum.into_iter().map(|quantum| shown(*quantum)).collect()
+        let quantum = self.part_of(class).map(|quantum| self.running(quantum));
+        quantum.into_iter().map(shown).collect()
     }
 
     fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
@@ -242,10 +292,10 @@ impl Plan for DrrPlan {
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
-        let member = |&quantum: &u64| Member { quantum, deficit: 0 };
+        let member = |quantum| Member { quantum, deficit: 0 };
         Box::new(Drr {
             leaves: self.leaves.build(cx),
-            members: self.quanta.iter().map(member).collect(),
+            members: self.all_running().map(member).collect(),
             active: VecDeque::with_capacity(self.quanta.len()),
             has_turn: false,
             fetched: 0,
@@ -393,8 +443,8 @@ impl Discipline for Drr {
         }
         self.members
             .iter_mut()
-            .zip(&plan.quanta)
-            .for_each(|(member, &quantum)| member.quantum = quantum);
+            .zip(plan.all_running())
+            .for_each(|(member, quantum)| member.quantum = quantum);
         self.leaves.retune(now, &plan.leaves)
     }
 
@@ -406,7 +456,7 @@ impl Discipline for Drr {
     fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
         let known = plan_of(plan).and_then(|plan| Some((plan, self.leaves.known(&plan.leaves, class)?)));
         known.is_some_and(|(plan, leaf)| {
-            self.members[leaf].quantum = plan.quanta[leaf];
+            self.members[leaf].quantum = plan.running(plan.quanta[leaf]);
             self.leaves.retune_one(now, &plan.leaves, leaf)
         })
     }
@@ -421,7 +471,7 @@ impl Discipline for Drr {
         let plan = plan_of(plan)?;
         let leaf = self.leaves.known(&plan.leaves, class)?;
         let former = self.leaves.renew(&plan.leaves, leaf, queue);
-        let quantum = plan.quanta[leaf];
+        let quantum = plan.running(plan.quanta[leaf]);
         // One that was active stays where it is in the list until its turn.
         self.members[leaf] = Member { quantum, deficit: 0 };
         Some(former)
@@ -577,7 +627,7 @@ mod tests {
     use crate::random::{Rng, Seed};
     use crate::settings::{Raw, SettingValue, Table};
     use crate::sinks::Nowhere;
-    use crate::tree::{ClassSpec, DisciplineSpec, Registry};
+    use crate::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
     use crate::trials;
     use crate::units::Bandwidth;
     use proptest::prelude::*;
@@ -862,5 +912,120 @@ mod tests {
         );
         let weight = |weight| check(vec![Table::default().with("weight", Raw::Integer(weight))]).is_ok();
         assert_eq!([0, 1, 10_000, 10_001].map(weight), [false, true, true, false]);
+    }
+
+    /// A tree of classes of these weights; 0 for a place.
+    fn among_places(weights: &[i64], settings: Table) -> TreePlan {
+        let class = |(number, &weight): (usize, &i64)| match weight {
+            0 => ClassSpec::place(number, None),
+            _ => ClassSpec {
+                name: number.to_string().into(),
+                default: number == 0,
+                settings: Table::default().with("weight", Raw::Integer(weight)),
+                ..ClassSpec::default()
+            },
+        };
+        let spec = DisciplineSpec {
+            settings,
+            classes: weights.iter().enumerate().map(class).collect(),
+            ..DisciplineSpec::new("drr")
+        };
+        spec.check(&Registry::builtin(), WIDE).expect("a good plan")
+    }
+
+    #[test]
+    fn a_place_for_a_class_has_no_part_and_makes_no_bound_longer() {
+        let plain = among_places(&[2, 1, 5], Table::default());
+        let places = among_places(&[2, 0, 1, 0, 5], Table::default());
+        let expected = Shares {
+            whole: 8_000,
+            classes: 3,
+        };
+        assert_eq!(
+            (plain.shares(), places.shares()),
+            (Some(expected), Some(expected))
+        );
+        let parts = |plan: &TreePlan| [0, 1, 2, 3, 4, 5].map(|class| plan.part_of(ClassId(class)));
+        assert_eq!(
+            parts(&places),
+            [Some(2_000), Some(0), Some(1_000), Some(0), Some(5_000), None]
+        );
+        let arrivals = [Some(ArrivalCurve {
+            rate: Bandwidth::mbit(1),
+            burst: Bytes::new(3_000),
+        }); 5];
+        let delays = |plan: &TreePlan| {
+            let terms = Terms {
+                link: WIDE,
+                longest: WIDE.longest(),
+                arrivals: &arrivals,
+                ahead: Bytes::new(1_000),
+                grain: Bytes::ZERO,
+                shortest: Bytes::ZERO,
+            };
+            let cases = plan.root.plan.bounds(&terms).into_iter();
+            cases
+                .map(|case| case.bound.map(|bound| bound.delay))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(delays(&places), delays(&plain));
+        assert!(delays(&plain).iter().all(Result::is_ok));
+    }
+
+    #[test]
+    fn what_is_left_in_a_place_leaves_by_turns_of_weight_one() {
+        let settings = Table::default().text("quantum", "1500 B");
+        let plan = among_places(&[1, 0], settings);
+        let mut queue = plan.build(Seed(1));
+        for class in [1, 1, 0, 0] {
+            offer(&mut queue, class, 1_000);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| next(&mut queue)).collect();
+        assert_eq!(order, [1, 0, 1, 0].map(|class| (class, 1_000)));
+        let shown = plan.root.plan.settings_of(ClassId(1));
+        assert_eq!(shown, [super::shown(1_500)]);
+        // Of another unit, also where it changes.
+        let wider = among_places(&[1, 0], Table::default().text("quantum", "3 kB"));
+        let changed = wider.root.plan.changed_classes(&*plan.root.plan, false);
+        assert_eq!(changed, Some(vec![ClassId(0), ClassId(1)]));
+    }
+
+    #[test]
+    fn parts_are_told_only_where_each_queue_passes_on_all_of_its_own() {
+        let told = |queue: DisciplineSpec| {
+            let class = |(name, discipline): (&str, Option<DisciplineSpec>)| ClassSpec {
+                name: name.into(),
+                default: name == "a",
+                discipline,
+                ..ClassSpec::default()
+            };
+            let spec = DisciplineSpec {
+                classes: [("a", None), ("b", Some(queue))].map(class).into_iter().collect(),
+                ..DisciplineSpec::new("drr")
+            };
+            let plan = spec.check(&Registry::builtin(), WIDE).expect("a good plan");
+            plan.shares().map(|shares| shares.whole)
+        };
+        let inner = || DisciplineSpec {
+            classes: vec![ClassSpec {
+                name: "c".into(),
+                default: true,
+                ..ClassSpec::default()
+            }]
+            .into(),
+            ..DisciplineSpec::new("drr")
+        };
+        let around = |kind: &str, settings: Table, child: DisciplineSpec| DisciplineSpec {
+            settings,
+            child: Some(Box::new(child)),
+            ..DisciplineSpec::new(kind)
+        };
+        let fifo = || DisciplineSpec::new("fifo");
+        let shaper = Table::default().text("rate", "8 kbit/s");
+        assert_eq!(told(fifo()), Some(2_000));
+        assert_eq!(told(around("red", Table::default(), fifo())), Some(2_000));
+        assert_eq!(told(around("tbf", shaper, fifo())), None);
+        assert_eq!(told(inner()), None);
+        assert_eq!(told(around("red", Table::default(), inner())), None);
     }
 }

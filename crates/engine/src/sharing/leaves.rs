@@ -32,6 +32,8 @@ const NO_LEAF: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 struct Leaf {
     id: ClassId,
+    /// Whether its queue passes on all that it gets, to no classes in it.
+    passes_all: bool,
     name: ClassName,
     queue: QueuePlan,
 }
@@ -42,10 +44,18 @@ impl Leaf {
     }
 }
 
+/// Whether a queue without classes in it is served at any rate that it gets.
+fn passes_all(queue: &QueuePlan) -> bool {
+    let any = Bandwidth::bits_per_sec(u64::MAX);
+    queue.plan.serves(None, any) == Some(any)
+}
+
 /// The leaves of a checked discipline, numbered in the order of its classes.
 #[derive(Clone, Debug)]
 pub(crate) struct LeavesPlan {
     leaves: Arc<SharedList<Leaf>>,
+    /// How many of them do not pass on all.
+    withholding: usize,
     routes: Arc<ClassRoutes>,
     numbers: ClassNumbers,
 }
@@ -66,11 +76,13 @@ impl LeavesPlan {
             class.routes.iter().for_each(|&route| routes.add(route, number));
             leaves.push(Leaf {
                 id: class.id,
+                passes_all: class.inside.is_empty() && passes_all(&queue),
                 name: class.name.clone(),
                 queue,
             });
         }
         Self {
+            withholding: leaves.iter().filter(|leaf| !leaf.passes_all).count(),
             leaves: Arc::new(leaves.into()),
             routes: Arc::new(routes),
             numbers,
@@ -82,9 +94,12 @@ impl LeavesPlan {
         let mut leaves = SharedList::clone(&self.leaves);
         let queue: &QueuePlan = new.queue.downcast_ref()?;
         let place = leaves.get_mut(leaf)?;
+        let passed_all = std::mem::replace(&mut place.passes_all, passes_all(queue));
+        let withholding = self.withholding - usize::from(!passed_all) + usize::from(!place.passes_all);
         (place.name, place.queue) = (new.name.clone(), queue.clone());
         Some(Self {
             leaves: Arc::new(leaves),
+            withholding,
             ..self.clone()
         })
     }
@@ -137,6 +152,11 @@ impl LeavesPlan {
     /// Those of this one.
     pub(crate) fn nth(&self, leaf: usize) -> Option<(ClassId, &str, &QueuePlan)> {
         self.leaves.get(leaf).map(Leaf::parts)
+    }
+
+    /// Whether each queue passes on all that it gets, to no classes in it.
+    pub(crate) fn pass_all(&self) -> bool {
+        self.withholding == 0
     }
 
     /// Whether no queue waits with a backlog.
@@ -622,6 +642,25 @@ mod tests {
             [1, 91, 92, 0, 9].map(built),
             [Some("fifo"), Some("fifo"), Some("tbf"), None, None]
         );
+    }
+
+    #[test]
+    fn it_is_known_whether_all_queues_pass_on_what_they_get_whichever_become_others() {
+        let become_another = |plan: &LeavesPlan, leaf: usize, queue: &QueuePlan| {
+            let new = RenewedLeaf {
+                name: &"new".into(),
+                vacant: false,
+                queue,
+            };
+            plan.renewed(leaf, &new).expect("a leaf")
+        };
+        let (shaping, plain) = (usual(), plan(0, vec![Some(fifo(5)), Some(fifo(6))]));
+        assert!(!shaping.pass_all() && plain.pass_all());
+        assert!(become_another(&shaping, 1, &fifo(5)).pass_all());
+        let shaped = become_another(&plain, 0, &shaper());
+        let twice = become_another(&shaped, 1, &shaper());
+        assert!(!shaped.pass_all() && !become_another(&twice, 0, &fifo(5)).pass_all());
+        assert!(become_another(&shaped, 0, &fifo(7)).pass_all());
     }
 
     #[test]
