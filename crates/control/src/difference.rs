@@ -7,7 +7,7 @@ use crate::expectations::WatchedExpectation;
 use crate::filters;
 use crate::policy::{InterfacePolicy, Policy};
 use crate::port_config::PortConfig;
-use crate::promises::PromiseChange;
+use crate::promises::{Changes, PromiseChange, SharesChange};
 use crate::provenance::Provenance;
 use crate::quota::Quota;
 use crate::readout;
@@ -39,6 +39,9 @@ pub struct Difference {
     /// What it does to the promises of classes, those of reservations included.
     #[serde(default)]
     pub promises: Vec<PromiseChange>,
+    /// What it does to the promises of very many other classes, where that is alike.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<SharesChange>,
     /// Classes that stay and do not keep all that they have: of a `plan`, by a rehearsal without
     /// packets; after an `apply`, as it was done. All others keep all.
     #[serde(default)]
@@ -119,11 +122,23 @@ impl Difference {
     /// What it does to reservations and promises, what begins anew, and what of it has no effect, a
     /// line each; the worst first.
     pub fn effects(&self) -> Vec<String> {
-        let promises = self.promises.iter().map(ToString::to_string);
+        let single = self.promises.iter().map(|one| (one.trend, one.to_string()));
+        let shares = self.shares.iter().map(|many| (many.trend, many.to_string()));
+        let mut promises: Vec<_> = single.chain(shares).collect();
+        promises.sort_by_key(|(trend, _)| *trend);
+        let promises = promises.into_iter().map(|(_, said)| said);
         let reservations = self.breaks.iter().chain(&self.short).cloned();
         let lacking = self.not_enforced.iter().cloned();
         let anew = self.begins_anew.iter().map(ToString::to_string);
         lacking.chain(reservations).chain(promises).chain(anew).collect()
+    }
+
+    /// Adds what it does to the promises of an interface.
+    pub fn add_promises(&mut self, changes: Changes) {
+        self.promises.extend(changes.classes);
+        self.promises.sort_by_key(|change| change.trend);
+        self.shares.extend(changes.shares);
+        self.shares.sort_by_key(|change| change.trend);
     }
 
     /// Of these interfaces, ports and RSVP settings in force, and another policy.

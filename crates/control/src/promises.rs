@@ -53,6 +53,34 @@ pub struct PromiseChange {
     pub after: Option<Promise>,
 }
 
+/// Very many classes whose guaranteed rates change by one factor: each keeps its part, and the sum
+/// of all parts is another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SharesChange {
+    /// The interface.
+    pub interface: String,
+    /// How many they are: all but those that are named.
+    pub classes: u64,
+    /// How.
+    pub trend: Trend,
+    /// The sum of the parts of all classes of the interface before.
+    pub whole_before: u64,
+    /// The sum after: each rate is that of before, times `whole_before`, divided by `whole_after`.
+    pub whole_after: u64,
+}
+
+/// What a change does to the promises of an interface.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Changes {
+    /// Of single classes, the lost ones first.
+    pub classes: Vec<PromiseChange>,
+    /// Of very many others, if they change alike.
+    pub shares: Option<SharesChange>,
+}
+
+/// So many classes that change alike are named one by one.
+const FEW: usize = 32;
+
 /// Promises, by the class.
 type Promises = BTreeMap<Option<String>, Promise>;
 
@@ -94,21 +122,89 @@ fn by_class(
     cases.into_iter().map(promise).collect()
 }
 
-/// Which promises change where this policy replaces that one, the lost ones first.
-pub fn changes(old: &InterfacePolicy, new: &InterfacePolicy) -> Vec<PromiseChange> {
-    between(&new.name, &promises(old), &promises(new))
+/// Which promises change where this policy replaces that one.
+pub fn changes(old: &InterfacePolicy, new: &InterfacePolicy) -> Changes {
+    let [mut before, mut after] = [old, new].map(promises);
+    let keeps = |class: &Option<String>| {
+        let part = |policy: &InterfacePolicy| {
+            let class = policy.plan.class(class.as_ref()?)?;
+            policy.plan.part_of(class).filter(|part| *part > 0)
+        };
+        part(old).is_some_and(|old| part(new) == Some(old))
+    };
+    let shares = other_whole(old, new).and_then(|whole| {
+        let keeping = before.keys().filter(|class| keeps(class)).count();
+        shares_change(&new.name, keeping as u64, whole)
+    });
+    if shares.is_some() {
+        before.retain(|class, _| !keeps(class));
+        after.retain(|class, _| !keeps(class));
+    }
+    Changes {
+        classes: between(&new.name, &before, &after),
+        shares,
+    }
 }
 
 /// The same where they differ in one class alone, whose rate does not vary; both may have
-/// [places](engine::tree::ClassSpec::vacant) for others. `None` if the promises of other classes
-/// may change, too.
-pub fn changes_of_class(
-    old: &InterfacePolicy,
-    new: &InterfacePolicy,
-    class: &str,
-) -> Option<Vec<PromiseChange>> {
-    let [before, after] = [old, new].map(|policy| promise_of(policy, class));
-    Some(between(&new.name, &before?, &after?))
+/// [places](engine::tree::ClassSpec::vacant) for others. In a time that hardly grows with the
+/// number of classes. `None` if only a look at all can tell.
+pub fn changes_of_class(old: &InterfacePolicy, new: &InterfacePolicy, class: &str) -> Option<Changes> {
+    if let [Some(before), Some(after)] = [old, new].map(|policy| promise_of(policy, class)) {
+        return Some(Changes {
+            classes: between(&new.name, &before, &after),
+            shares: None,
+        });
+    }
+    let others = |policy: &InterfacePolicy| {
+        let own = u64::from(policy.plan.class(class).is_some());
+        policy.plan.shares()?.classes.checked_sub(own)
+    };
+    let keeping = others(new).filter(|keeping| others(old) == Some(*keeping))?;
+    let shares = match other_whole(old, new) {
+        Some(whole) => Some(shares_change(&new.name, keeping, whole)?),
+        None => None,
+    };
+    let [before, after] = [old, new].map(|policy| share_of(policy, class));
+    Some(Changes {
+        classes: between(&new.name, &before, &after),
+        shares,
+    })
+}
+
+/// The promise of this class of the outermost discipline, where each is promised its part of a
+/// whole and nothing else; nothing if there is none.
+fn share_of(policy: &InterfacePolicy, class: &str) -> Promises {
+    let case = |class: ClassId| bounds::WorstCase {
+        class: Some(class),
+        bound: Err("no class states what it sends".into()),
+    };
+    let own = policy.plan.class(class).map(case);
+    by_class(policy, own.into_iter().collect(), |class| policy.guarantee(class))
+}
+
+/// The sums of all parts before and after, where the classes of both are promised their part of the
+/// same link and nothing else, and these sums differ.
+fn other_whole(old: &InterfacePolicy, new: &InterfacePolicy) -> Option<[u64; 2]> {
+    let [before, after] = [old, new].map(|policy| policy.plan.shares());
+    let whole = [before?.whole, after?.whole];
+    let same_link = old.least_rate() == new.least_rate();
+    (same_link && whole[0] != whole[1]).then_some(whole)
+}
+
+/// The change of so many classes that keep their parts, unless they are few.
+fn shares_change(interface: &str, classes: u64, [before, after]: [u64; 2]) -> Option<SharesChange> {
+    (classes > FEW as u64).then(|| SharesChange {
+        interface: interface.to_owned(),
+        classes,
+        trend: if after > before {
+            Trend::Worse
+        } else {
+            Trend::Better
+        },
+        whole_before: before,
+        whole_after: after,
+    })
 }
 
 fn between(interface: &str, old: &Promises, new: &Promises) -> Vec<PromiseChange> {
@@ -188,16 +284,48 @@ impl fmt::Display for PromiseChange {
         };
         differs("guaranteed rate", before.rate_words(), after.rate_words());
         differs("bound on delay", before.delay_words(), after.delay_words());
-        let word = match self.trend {
-            Trend::Lost => "LOST: ",
-            Trend::Worse => "worse: ",
-            Trend::Better => "",
-        };
         // Less than is shown.
         if parts.is_empty() {
             parts.push("by less than the shown digits".into());
         }
-        write!(f, "{word}{}", parts.join(", "))
+        write!(f, "{}{}", self.trend.word(), parts.join(", "))
+    }
+}
+
+impl fmt::Display for SharesChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Of a rate of which less is left, it is said what is left.
+        const LITTLE: f64 = 0.01;
+        let [before, after] = [self.whole_before, self.whole_after].map(|whole| whole as f64);
+        let (left, differs) = (
+            before / after,
+            self.whole_after.abs_diff(self.whole_before) as f64 / after,
+        );
+        let share = measure::numbers::small_share;
+        let rates = match self.whole_after > self.whole_before {
+            true if left < LITTLE => format!("{} of what it was,", share(left)),
+            true => format!("{} less", share(differs)),
+            false => format!("{} more", share(differs)),
+        };
+        let Self {
+            interface, classes, ..
+        } = self;
+        let word = self.trend.word();
+        write!(
+            f,
+            "{interface}: {classes} other classes: {word}guaranteed rate {rates} each"
+        )
+    }
+}
+
+impl Trend {
+    /// What is said before a change.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Lost => "LOST: ",
+            Self::Worse => "worse: ",
+            Self::Better => "",
+        }
     }
 }
 
@@ -217,7 +345,8 @@ mod tests {
 
     fn said(old: &str, new: &str) -> Vec<String> {
         let changes = changes(&policy(old), &policy(new));
-        changes.iter().map(ToString::to_string).collect()
+        assert_eq!(changes.shares, None);
+        changes.classes.iter().map(ToString::to_string).collect()
     }
 
     fn class(name: &str, settings: &str) -> String {
@@ -253,7 +382,7 @@ mod tests {
         };
         let (old, new) = (policy(&tree(sends)), policy(&tree("")));
         let bound = old.plan.bounds()[1].bound.clone().expect("a bound").delay;
-        let all = changes(&old, &new);
+        let all = changes(&old, &new).classes;
         assert_eq!(all.len(), 1, "{all:?}");
         assert_eq!(all[0].trend, Trend::Lost);
         let delay = |promise: &Option<Promise>| promise.as_ref().and_then(|promise| promise.delay_ns);
@@ -262,8 +391,8 @@ mod tests {
             (Some(bound.nanos()), None)
         );
         // The other way round it is no loss.
-        assert_eq!(changes(&new, &old)[0].trend, Trend::Better);
-        assert_eq!(changes(&old, &old), []);
+        assert_eq!(changes(&new, &old).classes[0].trend, Trend::Better);
+        assert_eq!(changes(&old, &old), Changes::default());
     }
 
     #[test]

@@ -405,11 +405,11 @@ impl PolicyChanges {
                 None => Some(new.clone()),
             };
             let promised = as_written(&managed.promised, self.in_force.registry());
-            let changes = new.as_ref().map(|new| promises::changes(&promised, new));
-            difference.promises.extend(changes.into_iter().flatten());
+            if let Some(new) = &new {
+                difference.add_promises(promises::changes(&promised, new));
+            }
             trees.extend(new);
         }
-        difference.promises.sort_by_key(|change| change.trend);
         Ok(trees)
     }
 
@@ -527,10 +527,11 @@ impl PolicyChanges {
         if difference.is_empty() {
             return Ok(wanted.already());
         }
-        difference.promises = promises::changes_of_class(&old, new, &class).unwrap_or_else(|| {
+        let promised = promises::changes_of_class(&old, new, &class).unwrap_or_else(|| {
             let [old, new] = [&old, new].map(|policy| as_written(policy, self.in_force.registry()));
             promises::changes(&old, &new)
         });
+        difference.add_promises(promised);
         let adopt = || match becomes {
             ClassBecomes::Renewed(changed) => self.adopt_renewed(changed),
             ClassBecomes::Amended(policy) => self.adopt_class(policy, &class),

@@ -50,6 +50,21 @@ pub fn append_share(text: &mut String, share: f64) {
     text.push_str(" %");
 }
 
+/// Formats a share with three digits that count, however small it is, such as `0.00102 %`.
+pub fn small_share(share: f64) -> String {
+    let per_cent = share * 100.0;
+    let zeros = match per_cent > 0.0 && per_cent < 1.0 {
+        true => -per_cent.log10() as i32,
+        false => 0,
+    };
+    // One is that before the point.
+    let significant = 3 + i32::from(per_cent < 1.0) + zeros;
+    made(|text| {
+        append_digits(text, per_cent, significant);
+        text.push_str(" %");
+    })
+}
+
 /// Formats a number with this many significant digits, without trailing zeros.
 pub fn digits(value: f64, significant: i32) -> String {
     made(|text| append_digits(text, value, significant))
@@ -119,5 +134,22 @@ mod tests {
             ("9999".into(), "1.235 M".into())
         );
         assert_eq!((share(0.125), share(0.0)), ("12.5 %".into(), "0 %".into()));
+    }
+
+    #[test]
+    fn a_small_share_has_three_digits_that_count() {
+        for (share, text) in [
+            (0.0, "0 %"),
+            (0.00001, "0.001 %"),
+            (0.0000102449, "0.00102 %"),
+            (0.0025, "0.25 %"),
+            (0.0099996, "1 %"),
+            (0.01234, "1.23 %"),
+            (0.98765, "98.8 %"),
+            (12.3456, "1235 %"),
+            (1.0 / 3.0e9, "0.0000000333 %"),
+        ] {
+            assert_eq!(small_share(share), text);
+        }
     }
 }
