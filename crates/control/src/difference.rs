@@ -7,7 +7,7 @@ use crate::expectations::WatchedExpectation;
 use crate::filters;
 use crate::policy::{InterfacePolicy, Policy};
 use crate::port_config::PortConfig;
-use crate::promises::{Changes, PromiseChange, SharesChange};
+use crate::promises::{ChangedPromises, PromiseChange, SharesChange};
 use crate::provenance::Provenance;
 use crate::quota::Quota;
 use crate::readout;
@@ -134,7 +134,7 @@ impl Difference {
     }
 
     /// Adds what it does to the promises of an interface.
-    pub fn add_promises(&mut self, changes: Changes) {
+    pub fn add_promises(&mut self, changes: ChangedPromises) {
         self.promises.extend(changes.classes);
         self.promises.sort_by_key(|change| change.trend);
         self.shares.extend(changes.shares);
@@ -476,6 +476,7 @@ fn unchangeable(old: &InterfacePolicy, new: &InterfacePolicy) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::promises::Trend;
     use engine::tree::Registry;
 
     const POLICY: &str = r#"
@@ -622,6 +623,39 @@ mod tests {
             ..Difference::default()
         };
         assert_eq!(all.effects(), ["lacking", "broken", "short"]);
+    }
+
+    #[test]
+    fn what_very_many_classes_lose_is_told_before_what_one_gains() {
+        let gains = PromiseChange {
+            interface: "wan0".into(),
+            class: Some("own".into()),
+            trend: Trend::Better,
+            before: None,
+            after: None,
+        };
+        let lose = SharesChange {
+            interface: "wan0".into(),
+            classes: 99,
+            trend: Trend::Worse,
+            whole_before: 99,
+            whole_after: 100,
+        };
+        let mut difference = Difference::default();
+        difference.add_promises(ChangedPromises {
+            classes: vec![gains.clone()],
+            shares: Some(lose.clone()),
+        });
+        let json = serde_json::to_value(&difference).expect("JSON");
+        assert_eq!(json["shares"][0]["whole_after"], 100);
+        assert_eq!(difference.effects(), [lose.to_string(), gains.to_string()]);
+        // Others have no such list.
+        let json = serde_json::to_value(Difference::default()).expect("JSON");
+        assert_eq!(json.get("shares"), None);
+        assert_eq!(
+            serde_json::from_value::<Difference>(json).expect("one"),
+            Difference::default()
+        );
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub struct SharesChange {
 
 /// What a change does to the promises of an interface.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Changes {
+pub struct ChangedPromises {
     /// Of single classes, the lost ones first.
     pub classes: Vec<PromiseChange>,
     /// Of very many others, if they change alike.
@@ -123,7 +123,7 @@ fn by_class(
 }
 
 /// Which promises change where this policy replaces that one.
-pub fn changes(old: &InterfacePolicy, new: &InterfacePolicy) -> Changes {
+pub fn changes(old: &InterfacePolicy, new: &InterfacePolicy) -> ChangedPromises {
     let [mut before, mut after] = [old, new].map(promises);
     let keeps = |class: &Option<String>| {
         let part = |policy: &InterfacePolicy| {
@@ -140,7 +140,7 @@ pub fn changes(old: &InterfacePolicy, new: &InterfacePolicy) -> Changes {
         before.retain(|class, _| !keeps(class));
         after.retain(|class, _| !keeps(class));
     }
-    Changes {
+    ChangedPromises {
         classes: between(&new.name, &before, &after),
         shares,
     }
@@ -149,9 +149,13 @@ pub fn changes(old: &InterfacePolicy, new: &InterfacePolicy) -> Changes {
 /// The same where they differ in one class alone, whose rate does not vary; both may have
 /// [places](engine::tree::ClassSpec::vacant) for others. In a time that hardly grows with the
 /// number of classes. `None` if only a look at all can tell.
-pub fn changes_of_class(old: &InterfacePolicy, new: &InterfacePolicy, class: &str) -> Option<Changes> {
+pub fn changes_of_class(
+    old: &InterfacePolicy,
+    new: &InterfacePolicy,
+    class: &str,
+) -> Option<ChangedPromises> {
     if let [Some(before), Some(after)] = [old, new].map(|policy| promise_of(policy, class)) {
-        return Some(Changes {
+        return Some(ChangedPromises {
             classes: between(&new.name, &before, &after),
             shares: None,
         });
@@ -166,7 +170,7 @@ pub fn changes_of_class(old: &InterfacePolicy, new: &InterfacePolicy, class: &st
         None => None,
     };
     let [before, after] = [old, new].map(|policy| share_of(policy, class));
-    Some(Changes {
+    Some(ChangedPromises {
         classes: between(&new.name, &before, &after),
         shares,
     })
@@ -392,7 +396,7 @@ mod tests {
         );
         // The other way round it is no loss.
         assert_eq!(changes(&new, &old).classes[0].trend, Trend::Better);
-        assert_eq!(changes(&old, &old), Changes::default());
+        assert_eq!(changes(&old, &old), ChangedPromises::default());
     }
 
     #[test]

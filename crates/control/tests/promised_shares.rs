@@ -2,7 +2,7 @@
 //! gain: the same by a look at one class as by a look at all.
 
 use control::policy::{InterfacePolicy, Policy};
-use control::promises::{Changes, SharesChange, Trend, changes, changes_of_class};
+use control::promises::{ChangedPromises, SharesChange, Trend, changes, changes_of_class};
 use control::protocol::{AddedClass, Amendment, RemovedClass, SettingChange};
 use engine::random::{Rng, Seed};
 use engine::settings::Raw;
@@ -113,7 +113,7 @@ fn rate(policy: &InterfacePolicy, class: &str) -> Option<u64> {
 }
 
 /// Holds a sum against each class that it is of.
-fn is_of_each(old: &InterfacePolicy, new: &InterfacePolicy, told: &Changes, shares: &SharesChange) {
+fn is_of_each(old: &InterfacePolicy, new: &InterfacePolicy, told: &ChangedPromises, shares: &SharesChange) {
     let is_named = |name: &str| {
         let mut named = told.classes.iter();
         named.any(|change| change.class.as_deref() == Some(name))
@@ -173,7 +173,7 @@ fn a_look_at_one_class_tells_what_a_look_at_all_tells() {
 }
 
 /// What is said where one class of more than `count` becomes heavier.
-fn said(discipline: &str, count: usize, queue: &str, before: &str, after: &str) -> (Changes, bool) {
+fn said(discipline: &str, count: usize, queue: &str, before: &str, after: &str) -> (ChangedPromises, bool) {
     let classes = |own: &str| {
         let own = ("own".to_owned(), format!("{own}\n{queue}"));
         policy(discipline, alike(count, "").chain([own]))

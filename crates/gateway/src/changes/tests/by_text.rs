@@ -4,6 +4,9 @@
 use super::*;
 use std::fmt::Write;
 
+/// So many classes change alike that it is said once.
+const MANY: usize = 40;
+
 /// Ends the first line of the twin's texts: by it they are not known to be in tables.
 const AS_A_WHOLE: &str = " # \"\"\"";
 
@@ -137,18 +140,19 @@ fn tables(text: &str) -> Vec<String> {
     all
 }
 
-/// A policy of two interfaces, whose classes and filters stand beside each other or apart.
-fn drawn(rng: &mut Rng, kind: &str, key: &str) -> String {
+/// A policy of two interfaces with so many classes each, which stand beside their filters or apart
+/// from them.
+fn drawn(rng: &mut Rng, kind: &str, key: &str, classes: usize) -> String {
     let mut text = "version = 1\n".to_owned();
     for interface in ["wan0", "lan0"] {
         let _ = write!(
             text,
             "[interface.{interface}]\nbandwidth = \"100 Mbit/s\"\ndiscipline = \"{kind}\"\n"
         );
-        let (mut classes, mut filters) = (Vec::new(), Vec::new());
-        for class in 0..6 {
+        let (count, mut classes, mut filters) = (classes, Vec::new(), Vec::new());
+        for class in 0..count {
             let default = if class == 0 { "default = true\n" } else { "" };
-            let sends = match rng.below(24) {
+            let sends = match rng.below(4 * count as u64) {
                 0 => "sends = { rate = \"10 kbit/s\", burst = \"2 kB\" }\n",
                 1 => "quota = { volume = \"5 GB per day\" }\n",
                 _ => "",
@@ -295,9 +299,15 @@ fn edited(rng: &mut Rng, text: &str, kind: &str, key: &str) -> String {
     all.concat()
 }
 
-/// Applies a text in both, and now and then goes back. Whether it was put into force, and one class
-/// of it alone.
-fn applied_alike(short: &Twin, whole: &Twin, file: &Path, new: &str, rng: &mut Rng) -> (bool, bool) {
+/// Applies a text in both, and now and then goes back. What differed, if it was put into force, and
+/// whether one class of it alone was.
+fn applied_alike(
+    short: &Twin,
+    whole: &Twin,
+    file: &Path,
+    new: &str,
+    rng: &mut Rng,
+) -> (Option<Difference>, bool) {
     let within = (rng.below(12) == 0).then_some(Duration::from_secs(60));
     let before = short.text();
     let [(said, is_alone), (expected, _)] = [short, whole].map(|twin| twin.apply(file, new, within));
@@ -316,7 +326,7 @@ fn applied_alike(short: &Twin, whole: &Twin, file: &Path, new: &str, rng: &mut R
         assert_eq!(a, b);
         are_alike(short, whole, rng);
     }
-    (said.is_ok(), is_alone)
+    (said.ok().map(|done| done.difference), is_alone)
 }
 
 #[test]
@@ -324,17 +334,18 @@ fn a_text_that_differs_in_a_class_is_put_into_force_as_a_reading_of_the_whole_do
     let folder = std::env::temp_dir().join(format!("suimon-by-text-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join("policy.toml");
-    for (kind, key) in [
-        ("drr", "weight"),
-        ("wrr", "weight"),
-        ("hfsc", "linkshare"),
-        ("cbq", "rate"),
-        ("priq", "priority"),
+    for (kind, key, classes) in [
+        ("drr", "weight", 6),
+        ("drr", "weight", MANY),
+        ("wrr", "weight", 6),
+        ("hfsc", "linkshare", 6),
+        ("cbq", "rate", 6),
+        ("priq", "priority", 6),
     ] {
         let mut rng = Seed(11).fork(kind).stream();
-        let (mut same, mut alone, mut refused) = (0, 0, 0);
+        let (mut same, mut alone, mut refused, mut together) = (0, 0, 0, 0);
         for _ in 0..6 {
-            let mut text = drawn(&mut rng, kind, key);
+            let mut text = drawn(&mut rng, kind, key, classes);
             let (short, whole) = (Twin::start(&text, false), Twin::start(&text, true));
             for _ in 0..60 {
                 let edits = if rng.below(6) == 0 { 3 } else { 1 };
@@ -345,10 +356,11 @@ fn a_text_that_differs_in_a_class_is_put_into_force_as_a_reading_of_the_whole_do
                 same += u32::from(matches!(told, Some(Otherwise::Nothing)));
                 let (said, is_alone) = applied_alike(&short, &whole, &file, &new, &mut rng);
                 alone += u32::from(is_alone);
-                refused += u32::from(!said);
+                refused += u32::from(said.is_none());
+                together += u32::from(is_alone && said.is_some_and(|said| !said.shares.is_empty()));
                 text = short.text();
                 if !SharedText::from(&*text).is_in_tables() && rng.below(2) == 0 {
-                    text = drawn(&mut rng, kind, key);
+                    text = drawn(&mut rng, kind, key, classes);
                 }
             }
             short.end();
@@ -358,6 +370,7 @@ fn a_text_that_differs_in_a_class_is_put_into_force_as_a_reading_of_the_whole_do
             alone > 10 && same > 10 && refused > 50,
             "{kind}: {alone} alone, {same} the same, {refused} refused"
         );
+        assert_eq!(together > 10, classes == MANY, "{kind}: {together} told of all");
     }
     std::fs::remove_dir_all(&folder).expect("it is there");
 }
