@@ -115,20 +115,17 @@ impl<'a> Parts<'a> {
     /// Of the edits of one text, from the table on before those that they are in; of other texts
     /// all.
     fn of(old: &'a SharedText, new: &'a SharedText) -> Self {
-        if !old.shares_base(new) {
+        let Some(part) = old.part_apart(new) else {
             return Self {
                 before: "",
                 old: old.whole(),
                 new: new.whole(),
                 after: "",
             };
-        }
+        };
         let base = old.base();
-        let edits = || [old, new].into_iter().filter_map(SharedText::edit);
-        let start = edits().map(|edit| edit.at.start).min().unwrap_or(base.len());
-        let end = edits().map(|edit| edit.at.end).max().unwrap_or(base.len());
-        let start = class_tables::last_before(base, class_tables::last_before(base, start));
-        let end = class_tables::first_after(base, end);
+        let start = class_tables::last_before(base, class_tables::last_before(base, part.start));
+        let end = class_tables::first_after(base, part.end);
         Self {
             before: &base[..start],
             old: old.between(start..end),

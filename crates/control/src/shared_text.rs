@@ -62,7 +62,10 @@ impl From<&str> for SharedText {
 
 impl PartialEq for SharedText {
     fn eq(&self, other: &Self) -> bool {
-        self.shares_base(other) && self.edit == other.edit || self.whole() == other.whole()
+        match self.part_apart(other) {
+            Some(part) => self.between(part.clone()) == other.between(part),
+            None => self.whole() == other.whole(),
+        }
     }
 }
 
@@ -143,6 +146,15 @@ impl SharedText {
             None => Cow::Borrowed(self.base()),
             Some(_) => Cow::Owned(self.between(0..self.base().len()).into_owned()),
         }
+    }
+
+    /// The part of the base in which all is that two texts of it differ in; none if they are of
+    /// two.
+    pub(crate) fn part_apart(&self, other: &Self) -> Option<Range<usize>> {
+        let edits = || [self, other].into_iter().filter_map(Self::edit);
+        let start = edits().map(|edit| edit.at.start).min().unwrap_or(0);
+        let end = edits().map(|edit| edit.at.end).max().unwrap_or(0);
+        self.shares_base(other).then_some(start..end)
     }
 
     /// What stands in place of a part of the base in which all of the edit is.

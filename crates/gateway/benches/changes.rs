@@ -1,8 +1,8 @@
 //! One class of 10 to 100,000 added with a filter, removed, set, and each of these by `apply` of a
-//! file, a 20th of all classes that come, go and are set in one `apply`, planned before, and the
-//! whole tree made one of another kind, while the packet loop runs: how long the loop
-//! pauses at most, and what the whole request takes; and the same of a `status`. Each beside its
-//! goal.
+//! file, a 20th of all classes that come, go and are set in one `apply`, planned before, the whole
+//! tree made one of another kind, and one class more right after that, while the packet loop runs:
+//! how long the loop pauses at most, and what the whole request takes; and the same of a `status`.
+//! Each beside its goal.
 //!
 //! `cargo bench -p gateway --bench changes [-- CLASSES… KINDS…]`. A pause is the part of a turn of
 //! the loop before it asks for packets; beside it the whole turn. Each is the processor time of its
@@ -298,7 +298,7 @@ impl Measured {
 
 /// What is asked of the server, and whether there is a goal for the longest pause, and for the
 /// whole.
-const REQUESTS: [(&str, [bool; 2]); 13] = [
+const REQUESTS: [(&str, [bool; 2]); 14] = [
     ("nothing", [false; 2]),
     ("another program", [false; 2]),
     ("class added", [true; 2]),
@@ -310,6 +310,7 @@ const REQUESTS: [(&str, [bool; 2]); 13] = [
     ("plan: a 20th each", [true, false]),
     ("apply: a 20th each", [true, false]),
     ("apply: the whole", [true, false]),
+    ("then one added", [true; 2]),
     ("status", [true, false]),
     ("policy read", [false; 2]),
 ];
@@ -394,6 +395,16 @@ impl Program {
             .expect("a change");
     }
 
+    /// The file, and what the server does between requests.
+    fn apply_and_settle(&self, file: &Path) {
+        self.apply(file);
+        self.settle();
+    }
+
+    fn settle(&self) {
+        assert!(self.changes.settle().is_none(), "nothing is due");
+    }
+
     fn plan(&self, file: &Path) {
         let planned = self.changes.plan(file, &|| false).expect("a plan");
         assert!(!planned.is_empty());
@@ -452,6 +463,7 @@ fn measure(
         planned,
         many,
         kinds,
+        after_whole,
         status,
         only_read,
     ] = &mut all;
@@ -466,17 +478,25 @@ fn measure(
         only_read.make(longest, || drop(read(&text)));
     }
     let files = Files::write(kind, classes);
-    program.apply(&files.base);
+    program.apply_and_settle(&files.base);
+    let changed = |measured: &mut Measured, file: &Path| {
+        measured.make(longest, || program.apply(file));
+        program.settle();
+    };
     for _ in 0..ROUNDS {
-        more.make(longest, || program.apply(&files.more));
-        fewer.make(longest, || program.apply(&files.base));
-        other.make(longest, || program.apply(&files.other));
-        program.apply(&files.base);
+        changed(more, &files.more);
+        changed(fewer, &files.base);
+        changed(other, &files.other);
+        program.apply_and_settle(&files.base);
+    }
+    for _ in 0..ROUNDS {
         planned.make(longest, || program.plan(&files.many));
-        many.make(longest, || program.apply(&files.many));
-        program.apply(&files.base);
-        kinds.make(longest, || program.apply(&files.kind));
-        program.apply(&files.base);
+        changed(many, &files.many);
+        program.apply_and_settle(&files.base);
+        changed(kinds, &files.kind);
+        program.apply_and_settle(&files.base);
+        changed(after_whole, &files.more);
+        program.apply_and_settle(&files.base);
     }
     program.end();
     all.map(Measured::medians)

@@ -652,6 +652,8 @@ impl PolicyChanges {
     /// for a time. To be called many times a second. What was done, or why it cannot be; none if
     /// nothing was due.
     pub fn settle(&self) -> Option<Result<String, String>> {
+        let gone = self.alone().take_gone();
+        drop(gone);
         self.undo_unconfirmed().or_else(|| self.end_timed())
     }
 

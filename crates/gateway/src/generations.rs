@@ -70,6 +70,9 @@ struct Unconfirmed {
 #[derive(Debug)]
 pub(crate) struct Generations {
     kept: VecDeque<Generation>,
+    /// Those that the last change has left no room for: of very many classes it takes longer to
+    /// give back their memory than to make a change of one class.
+    gone: Vec<Generation>,
     unconfirmed: Option<Unconfirmed>,
     on_disk: Option<Kept>,
     /// Those that were undone by a change that could not be written: the next that is written says
@@ -94,6 +97,7 @@ impl Generations {
     ) -> io::Result<Self> {
         let mut all = Self {
             kept: VecDeque::with_capacity(KEPT),
+            gone: Vec::new(),
             unconfirmed: None,
             on_disk: None,
             undone: Vec::new(),
@@ -270,9 +274,11 @@ impl Generations {
         };
         let mut all: usize = self.kept.iter().map(|kept| classes(&kept.policies)).sum();
         all += classes(&policies);
+        self.gone.clear();
         while self.kept.len() >= KEPT || self.kept.len() > 1 && all > CLASSES {
             let first = self.kept.pop_front();
-            all -= first.map_or(0, |first| classes(&first.policies));
+            all -= first.as_ref().map_or(0, |first| classes(&first.policies));
+            self.gone.extend(first);
         }
         self.kept.push_back(Generation {
             head,
@@ -280,6 +286,11 @@ impl Generations {
             made_of,
             undoes,
         });
+    }
+
+    /// Those that there was no room for, to be dropped where nobody waits for it.
+    pub(crate) fn take_gone(&mut self) -> Vec<Generation> {
+        std::mem::take(&mut self.gone)
     }
 
     /// Where they are kept on disk, if they are.
