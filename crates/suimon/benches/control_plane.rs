@@ -256,11 +256,6 @@ fn memory(process: u32) -> Outcome<(u64, u64)> {
     Ok((of("VmRSS:")?, of("VmHWM:")?))
 }
 
-/// From now on the most memory is that from now on (`proc_pid_clear_refs(5)`).
-fn forget_the_most(pid: u32) -> Outcome {
-    Ok(std::fs::write(format!("/proc/{pid}/clear_refs"), "5")?)
-}
-
 /// One class set, added and removed.
 fn one_class(client: &mut Client, classes: &Classes, many: usize) -> Outcome<[Times; 3]> {
     let [mut set, mut added, mut removed] = [(); 3].map(|()| Times::default());
@@ -334,16 +329,13 @@ fn measure(classes: &Classes, many: usize) -> Outcome<Vec<Row>> {
         verb.time(|| rig.verb(&[Path::new("status"), Path::new("--socket"), Path::new(&socket)]))?;
     }
     let (server, verb) = (server.beyond(INTERVAL), verb.beyond(INTERVAL));
-    let [set, added, removed] = one_class(&mut rig.client()?, classes, many)?;
-    let ended = memory(program.id())?;
     let mut client = rig.client()?;
+    let applied = one_class_of_a_file(&rig, &mut client)?;
+    let [set, added, removed] = one_class(&mut client, classes, many)?;
+    let ended = memory(program.id())?;
+    // It differs in all that was set by name.
     rig.apply(&mut client, "policy.toml")?;
     let most = memory(program.id())?.1;
-    // What that took besides is given back before the next look at the most.
-    std::thread::sleep(INTERVAL);
-    forget_the_most(program.id())?;
-    let applied = one_class_of_a_file(&rig, &mut client)?;
-    let beside_one = memory(program.id())?.1;
     program.kill()?;
     let [set_by_file, added_by_file, removed_by_file] = applied;
     let mut rows = vec![
@@ -360,10 +352,9 @@ fn measure(classes: &Classes, many: usize) -> Outcome<Vec<Row>> {
     ];
     let memory = [
         ("memory in force, at the start", begun.0),
-        ("memory after all these requests but apply", ended.0),
-        ("memory, the most before apply", ended.1),
-        ("memory, the most beside apply of one class", beside_one),
-        ("memory, the most beside apply of a whole file", most),
+        ("memory after all these requests", ended.0),
+        ("memory, the most until then", ended.1),
+        ("memory, the most beside an apply of the whole", most),
     ];
     rows.extend(memory.map(|(what, megabytes)| Row {
         what,
