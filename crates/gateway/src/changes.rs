@@ -74,6 +74,7 @@ impl PolicyChanges {
         made_of: MadeOf,
     ) -> io::Result<Self> {
         let generations = Generations::new(policies(&in_force), on_disk, made_of, in_force.time().clone())?;
+        generations.made_of().expect_changes();
         Ok(Self {
             in_force,
             speaker,
@@ -505,10 +506,9 @@ impl PolicyChanges {
             return Ok(wanted.already());
         }
         self.judge(new, &mut difference)?;
-        // The next text is compared with it: looked up now, beside a reading that takes longer.
-        wanted.text.is_in_tables();
         let adopt = || self.adopt(&new.interfaces, breaking);
         let (applied, _) = wanted.make(generations, difference, adopt)?;
+        generations.made_of().expect_changes();
         Ok(AppliedFile { applied, alone: None })
     }
 

@@ -73,6 +73,12 @@ impl MadeOf {
         SharedText::read(file, text_file::LONGEST, &self.text)
     }
 
+    /// Looks up what the first change of its text would have to: where a reading of the whole has
+    /// taken longer, it is not felt.
+    pub(crate) fn expect_changes(&self) {
+        let _ = self.text.is_in_tables();
+    }
+
     /// The text, if nothing was changed since it was read.
     pub(crate) fn unchanged_text(&self) -> Option<&SharedText> {
         self.since.is_empty().then_some(&self.text)
