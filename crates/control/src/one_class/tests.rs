@@ -125,3 +125,40 @@ fn one_class_that_comes_goes_or_is_set_is_told() {
         assert_eq!(told(&new).as_deref(), Some(expected), "{new}");
     }
 }
+
+#[test]
+fn what_says_more_than_one_class_or_gives_filters_another_order_is_left_to_a_reading_of_the_whole() {
+    let first = first();
+    let (d, own) = (class("d", ""), filter("d", "protocol = \"icmp\"\n"));
+    let (a, b) = (
+        filter("a", "protocol = \"tcp\"\n"),
+        filter("b", "protocol = \"udp\"\n"),
+    );
+    let c = class("c", "");
+    let with_d = first.replacen(&c, &format!("{c}{d}"), 1);
+    for (new, why) in [
+        (
+            with_d.replacen(&b, &format!("{own}{b}"), 1),
+            "its filter is not the last",
+        ),
+        (with_d.replacen(&a, "", 1) + &own, "another's filter goes"),
+        (
+            with_d.replacen(&b, &format!("{own}{b}"), 1) + &own,
+            "filters come in two places",
+        ),
+        (first.replacen(&a, "", 1), "a filter of a class that stays goes"),
+        (format!("{first}{a}"), "a filter of a class that stays comes"),
+        (format!("{first}{d}{}", class("e", "")), "two classes come"),
+        (with_d.replacen(&class("b", ""), "", 1), "one comes and one goes"),
+        (format!("{first}{}", class("b", "")), "a second one of this name"),
+        (format!("{first}{d}wight = 1\n"), "a mistake"),
+        (first.replacen("10 Mbit/s", "20 Mbit/s", 1), "the head differs"),
+    ] {
+        assert_eq!(told(&new), None, "{why}:\n{new}");
+    }
+    let without = [HEAD.to_owned(), class("a", "default = true\n"), class("b", "")].concat();
+    let policies = [in_force(&without)];
+    let new = SharedText::from(format!("{without}{d}{own}"));
+    let said = otherwise((&without.into(), &new), &policies, &Registry::builtin());
+    assert!(said.is_none(), "the first filter of its interface");
+}
