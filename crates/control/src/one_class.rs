@@ -74,17 +74,15 @@ pub fn otherwise(
     policies: &[InterfacePolicy],
     registry: &Registry,
 ) -> Option<Otherwise> {
-    if old == new {
+    let parts = Parts::of(old, new);
+    if parts.old == parts.new {
         return Some(Otherwise::Nothing);
     }
     if !old.is_in_tables() {
         return None;
     }
-    let parts = Parts::of(old, new);
     let places = class_tables::differences(&parts.old, &parts.new)?;
-    let Some(first) = places.first() else {
-        return Some(Otherwise::Nothing);
-    };
+    let first = places.first()?;
     let one_of_both = [&parts.old[first.old.clone()], &parts.new[first.new.clone()]];
     let interface = one_of_both
         .into_iter()

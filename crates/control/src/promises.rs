@@ -79,7 +79,7 @@ pub struct ChangedPromises {
 }
 
 /// So many classes that change alike are named one by one.
-const FEW: usize = 32;
+const FEW: u64 = 32;
 
 /// Promises, by the class.
 type Promises = BTreeMap<Option<String>, Promise>;
@@ -198,7 +198,7 @@ fn other_whole(old: &InterfacePolicy, new: &InterfacePolicy) -> Option<[u64; 2]>
 
 /// The change of so many classes that keep their parts, unless they are few.
 fn shares_change(interface: &str, classes: u64, [before, after]: [u64; 2]) -> Option<SharesChange> {
-    (classes > FEW as u64).then(|| SharesChange {
+    (classes > FEW).then(|| SharesChange {
         interface: interface.to_owned(),
         classes,
         trend: if after > before {

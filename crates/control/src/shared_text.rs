@@ -78,17 +78,16 @@ impl SharedText {
     /// As [`text_file::read`].
     pub fn read(path: &Path, longest: u64, known: &Self) -> Result<Self, String> {
         let (file, length) = text_file::open(path)?;
-        if length <= longest
-            && let Some(edit) = known.edit_to(file, length)
-        {
-            return edit.and_then(|edit| known.edited(edit).ok_or_else(|| text_file::NO_TEXT.into()));
+        let shared = (length <= longest).then(|| known.edited_to(file, length));
+        match shared.flatten() {
+            Some(shared) => Ok(shared),
+            None => text_file::read(path, longest).map(Self::from),
         }
-        text_file::read(path, longest).map(Self::from)
     }
 
-    /// What a file of this length has in place of a part of the base; none if it is long, or the
-    /// file has become shorter meanwhile.
-    fn edit_to(&self, mut file: File, length: u64) -> Option<Result<Edit, String>> {
+    /// The same base with what a file of this length has in place of a part of it. None if that is
+    /// long or no text, or the file has become shorter meanwhile.
+    fn edited_to(&self, mut file: File, length: u64) -> Option<Self> {
         let base = self.base();
         let length = usize::try_from(length).ok()?;
         let shorter = length.min(base.len());
@@ -109,9 +108,19 @@ impl SharedText {
         let mut with = vec![0; new];
         file.seek(SeekFrom::Start(start as u64)).ok()?;
         file.read_exact(&mut with).ok()?;
-        let at = start..base.len() - alike;
-        let with = String::from_utf8(with).map_err(|_| text_file::NO_TEXT.to_owned());
-        Some(with.map(|with| Edit { at, with }))
+        self.edited(Edit {
+            at: start..base.len() - alike,
+            with: String::from_utf8(with).ok()?,
+        })
+    }
+
+    /// The base alone.
+    #[must_use]
+    pub fn unedited(&self) -> Self {
+        Self {
+            base: Arc::clone(&self.base),
+            edit: None,
+        }
     }
 
     /// The same base with this in place of a part of it; none if there is no such part.
@@ -120,8 +129,8 @@ impl SharedText {
         self.base().get(edit.at.clone())?;
         let changes = edit.with != self.base()[edit.at.clone()];
         Some(Self {
-            base: Arc::clone(&self.base),
             edit: changes.then(|| Arc::new(edit)),
+            ..self.unedited()
         })
     }
 

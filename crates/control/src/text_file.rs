@@ -8,9 +8,6 @@ use std::path::Path;
 /// The longest policy, scenario or list of rules: one of 100,000 classes has a sixth of it.
 pub const LONGEST: u64 = 64 << 20;
 
-/// What is said of bytes that are no text.
-pub(crate) const NO_TEXT: &str = "it is not UTF-8 text";
-
 /// The text of the file at this path, of at most `longest` bytes.
 ///
 /// # Errors
@@ -80,7 +77,7 @@ fn bounded_into(mut text: Vec<u8>, from: impl Read, longest: u64) -> Result<Stri
             longest >> 20
         ));
     }
-    String::from_utf8(text).map_err(|_| NO_TEXT.into())
+    String::from_utf8(text).map_err(|_| "it is not UTF-8 text".into())
 }
 
 /// Why a file cannot be read, and what to do.

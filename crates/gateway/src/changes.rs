@@ -23,6 +23,7 @@ use control::protocol::{Amendment, Refusal, SettingChange, SettingChanges, UsedU
 use control::provenance::Provenance;
 use control::rsvp_config::RsvpConfig;
 use control::shared_text::SharedText;
+use control::text_file;
 use engine::packet::ClassId;
 use engine::port_kind::PortKind;
 use engine::settings::Raw;
@@ -426,14 +427,14 @@ impl PolicyChanges {
     ///
     /// Returns an error if the file cannot be read, or has a mistake.
     pub fn policy_in(&self, file: &Path) -> Result<Policy, Refusal> {
-        let in_force = self.alone().made_of().clone();
-        self.read(file, &text_of(file, &in_force)?)
+        let text = text_file::read(file, text_file::LONGEST).map_err(|why| unread(file, &why))?;
+        self.read(file, &text)
     }
 
     /// The policy that this text of a file states.
-    fn read(&self, file: &Path, text: &SharedText) -> Result<Policy, Refusal> {
+    fn read(&self, file: &Path, text: &str) -> Result<Policy, Refusal> {
         let shown = file.display().to_string();
-        let read = Policy::read(&shown, &text.whole(), self.in_force.registry(), &self.ports());
+        let read = Policy::read(&shown, text, self.in_force.registry(), &self.ports());
         read.map_err(|mistakes| Refusal::new(format!("{shown} is not in force:\n{}", mistakes.render(false))))
     }
 
@@ -463,7 +464,8 @@ impl PolicyChanges {
     ) -> Result<AppliedFile, Refusal> {
         let mut generations = self.alone();
         generations.refuse_unconfirmed()?;
-        let text = text_of(file, generations.made_of())?;
+        let text = generations.made_of().read_like(file);
+        let text = text.map_err(|why| unread(file, &why))?;
         let shown = file.display().to_string();
         let wanted = |text| Wanted {
             file: &shown,
@@ -476,7 +478,7 @@ impl PolicyChanges {
             Some(Otherwise::Nothing) => Ok(wanted(text).already()),
             Some(Otherwise::Class(one)) => self.apply_class(&mut generations, wanted(text), *one),
             None => {
-                let new = self.read(file, &text)?;
+                let new = self.read(file, &text.whole())?;
                 self.apply_whole(&mut generations, wanted(text), &new, breaking)
             }
         }
@@ -909,10 +911,9 @@ impl Wanted<'_> {
     }
 }
 
-/// The text of a policy's file.
-fn text_of(file: &Path, in_force: &MadeOf) -> Result<SharedText, Refusal> {
-    let unread = |why| Refusal::new(format!("cannot read the policy `{}`: {why}", file.display()));
-    in_force.read_like(file).map_err(unread)
+/// Says why a policy's file cannot be read.
+fn unread(file: &Path, why: &str) -> Refusal {
+    Refusal::new(format!("cannot read the policy `{}`: {why}", file.display()))
 }
 
 /// What going back to a generation comes to.

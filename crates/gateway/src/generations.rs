@@ -110,15 +110,19 @@ impl Generations {
             all.push(run(1, 1), policies, made_of, Vec::new());
             return Ok(all);
         };
-        let goes_on = kept.goes_on(&made_of)?;
-        let (undoes, number) = (kept.unconfirmed(), kept.last() + u64::from(goes_on.is_none()));
-        let made_of = goes_on.unwrap_or(made_of);
+        let (undoes, confirmed) = (kept.unconfirmed(), kept.last_confirmed(&made_of)?);
+        // A start goes on with what was confirmed, if that is what it begins with.
+        let begins = |confirmed: &&MadeOf| undoes.is_empty() && confirmed.reads_as(&made_of);
+        let goes_on = confirmed.as_ref().filter(begins);
+        let number = kept.last() + u64::from(goes_on.is_none());
+        let made_of = goes_on.unwrap_or(&made_of).clone();
         for record in kept.records().iter().filter(|record| record.head.number < number) {
-            let before = all.kept.back().map_or(&made_of, |before| &before.made_of);
+            let before = all.kept.back().map(|before| &before.made_of);
+            let known = before.or(confirmed.as_ref()).unwrap_or(&made_of);
             all.kept.push_back(Generation {
                 head: record.head.clone(),
                 policies: Vec::new(),
-                made_of: kept.made_of(record, before)?,
+                made_of: kept.made_of(record, known)?,
                 undoes: record.undoes.clone(),
             });
         }

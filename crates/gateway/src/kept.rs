@@ -73,6 +73,19 @@ impl MadeOf {
         SharedText::read(file, text_file::LONGEST, &self.text)
     }
 
+    /// Where its text is on disk.
+    fn text_of(&self) -> TextOf {
+        match self.text.edit().cloned() {
+            Some(edit) => TextOf::Edited {
+                edit_of: self.text_of,
+                edit,
+            },
+            None => TextOf::Whole {
+                text_of: self.text_of,
+            },
+        }
+    }
+
     /// Looks up what the first change of its text would have to: where a reading of the whole has
     /// taken longer, it is not felt.
     pub(crate) fn expect_changes(&self) {
@@ -532,10 +545,10 @@ impl Kept {
 
     /// What a start with this text puts into force now.
     pub(crate) fn choose(&self, file: &str, text: &str, now_ms: u64) -> io::Result<(MadeOf, Option<String>)> {
-        let Some(confirmed) = self.find(self.confirmed).cloned() else {
+        let Some(kept) = self.last_confirmed(&MadeOf::default())? else {
             return Ok((MadeOf::text(file, text), None));
         };
-        let kept = self.made_of(&confirmed, &MadeOf::default())?.at(now_ms);
+        let kept = kept.at(now_ms);
         if kept.text.whole() == text {
             let news = (!kept.since.is_empty()).then(|| {
                 let set = kept.since.iter().map(ToString::to_string);
@@ -543,7 +556,7 @@ impl Kept {
             });
             return Ok((kept, news));
         }
-        let number = confirmed.head.number;
+        let number = self.confirmed;
         let why = if self.is_undone(text)? {
             "is as in a generation that was undone or never confirmed"
         } else if self.folder.names()?.iter().any(|name| name == RUNNING) {
@@ -587,11 +600,10 @@ impl Kept {
                 .map_err(io::Error::other)?
                 .into(),
         };
-        let nothing = Edit {
-            at: 0..0,
-            with: String::new(),
+        let text = match record.text.edit() {
+            Some(edit) => base.edited(edit.clone()),
+            None => Some(base.unedited()),
         };
-        let text = base.edited(record.text.edit().cloned().unwrap_or(nothing));
         let wrong = || io::Error::other(format!("{}: {name} has no such part", record.name()));
         Ok(MadeOf {
             file: record.file.clone(),
@@ -623,16 +635,10 @@ impl Kept {
             .collect()
     }
 
-    /// What is in force now: the one confirmed, if a start goes on with it.
-    pub(crate) fn goes_on(&self, made_of: &MadeOf) -> io::Result<Option<MadeOf>> {
-        let Some(confirmed) = self
-            .find(self.confirmed)
-            .filter(|_| self.unconfirmed().is_empty())
-        else {
-            return Ok(None);
-        };
-        let kept = self.made_of(confirmed, made_of)?;
-        Ok(kept.reads_as(made_of).then_some(kept))
+    /// What a crash returns to, if anything was ever confirmed; see [`Kept::made_of`].
+    pub(crate) fn last_confirmed(&self, known: &MadeOf) -> io::Result<Option<MadeOf>> {
+        let record = self.find(self.confirmed);
+        record.map(|record| self.made_of(record, known)).transpose()
     }
 
     /// A program runs from now on; until its end is noted, it counts as cut off.
@@ -672,26 +678,18 @@ impl Kept {
             replace(&mut *self.folder, &text_name(head.number), base)?;
             made_of.text_of = head.number;
         }
-        let text_of = made_of.text_of;
-        let text = match made_of.text.edit().cloned() {
-            Some(edit) => TextOf::Edited {
-                edit_of: text_of,
-                edit,
-            },
-            None => TextOf::Whole { text_of },
-        };
         let record = Record {
             head,
             undoes,
             file: made_of.file.clone(),
-            text,
+            text: made_of.text_of(),
             since: made_of.since.clone(),
         };
         let bytes = serde_json::to_vec(&record).map_err(io::Error::other)?;
         if let Err(why) = replace(&mut *self.folder, &record.name(), &bytes) {
             if text_is_new {
                 // No generation names it, so nothing would remove it later.
-                let _ = self.folder.remove(&text_name(text_of));
+                let _ = self.folder.remove(&text_name(made_of.text_of));
             }
             return Err(why);
         }
@@ -722,8 +720,7 @@ impl Kept {
     /// The generation that this text was put into force by, if a start with it goes on from there.
     pub(crate) fn whole_of(&self, made_of: &MadeOf) -> Option<u64> {
         let confirmed = self.find(self.confirmed)?;
-        let kept = (confirmed.text.number(), confirmed.text.edit());
-        (kept == (made_of.text_of, made_of.text.edit())).then_some(confirmed.head.whole)
+        (confirmed.text == made_of.text_of()).then_some(confirmed.head.whole)
     }
 
     /// From now on a crash returns to this generation. Those before number `first` are forgotten.

@@ -518,7 +518,9 @@ fn of_a_text_that_differs_in_a_part_only_that_is_written() {
     let heir = MadeOf::in_force(in_force.handed_over());
     assert!(heir.reads_as(in_force));
     let kept = Kept::read(Box::new(world.power.clone())).expect("power");
-    assert_eq!(kept.goes_on(&heir).expect("power").as_ref(), Some(in_force));
+    let its = Generations::new(Vec::new(), Some(kept), heir, CallerTime::default()).expect("power");
+    assert_eq!(its.number(), world.generations.number(), "it goes on");
+    assert_eq!(its.made_of(), in_force);
 }
 
 /// A soak of the simulated router found it: their texts stayed.
